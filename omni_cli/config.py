@@ -1,0 +1,118 @@
+"""Settings: frozen, inert, grown by layer, varied with `msgspec.structs.replace`. Nothing here reads, probes or loads.
+
+"auto" stays "auto" until the room that knows the answer builds a new value from it.
+"""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from omni_cli.log import logger
+from omni_cli.request import GenerationRequest
+
+DRAIN_TIMEOUT_S = 10.0
+"""How long a release of memory waits for in-flight outputs (fixed by the async output design)."""
+
+OUTPUT_TIMEOUT_S = 600.0
+"""Default wait for an OUTPUT_READY (fixed by the async output design)."""
+
+OUTPUT_TIMEOUT_VARIABLE = "VLLM_OMNI_ASYNC_OUTPUT_TIMEOUT"
+
+INLINE_BYTES = 1024 * 1024
+"""Payloads up to 1 MB travel inside the message (fixed by the async output design)."""
+
+ExecutorName = Literal["local", "inline"]
+EncoderName = Literal["auto", "pyav", "ffmpeg"]
+ProgressMode = Literal["auto", "rich", "plain", "json", "none"]
+
+
+class VideoOutputTransport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How decoded output leaves the device; the key and its meaning are those of the deploy configuration."""
+
+    enable_device_postprocess: bool = True
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model, and how it is loaded. `model`: "demo", a folder, a hub id, or a `.safetensors` file."""
+
+    model: str = "demo"
+    revision: str | None = None
+    variant: str | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+    pipeline: str | None = None
+    config: str | None = None
+    trust_remote_code: bool = False
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests are executed.
+
+    `max_inflight_bytes` bounds the finished outputs that are not on disk yet, over device, ring and encoders.
+    `output_timeout` is in seconds. `runner` is the import path of the runner class that the worker builds.
+    """
+
+    executor: ExecutorName = "local"
+    async_output: bool = True
+    batch_size: int = 1
+    max_inflight_bytes: int = 1 << 30
+    output_timeout: float = OUTPUT_TIMEOUT_S
+    transport: VideoOutputTransport = VideoOutputTransport()
+    threads: int | None = None
+    runner: str = "omni_cli.worker.runner:DiffusersRunner"
+
+
+class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9)."""
+
+    output_dir: str = "outputs"
+    image_format: str | None = None
+    video_format: str | None = None
+    name_template: str = "{id}"
+    overwrite: bool = False
+    metadata: bool = True
+    png_compression: int = 1
+    quality: int = 95
+    crf: int = 18
+    encoder: EncoderName = "auto"
+    encoder_preset: str = "veryfast"
+    writers: int | None = None
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one run. `defaults` are the values of flags for requests that do not say; `seed` is the base seed."""
+
+    model: ModelConfig = ModelConfig()
+    engine: EngineConfig = EngineConfig()
+    output: OutputConfig = OutputConfig()
+    defaults: GenerationRequest = GenerationRequest()
+    seed: int = 0
+    limit: int | None = None
+    shard: tuple[int, int] | None = None
+    fail_fast: bool = False
+
+
+def output_timeout(environ: Mapping[str, str] = os.environ) -> float:
+    """Seconds to wait for an output: the environment's value if it is a positive number, else the default and one warning."""
+    text = environ.get(OUTPUT_TIMEOUT_VARIABLE)
+    if text is None:
+        return OUTPUT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if math.isfinite(seconds) and seconds > 0:
+        return seconds
+    logger.warning(
+        "%s=%r is not a positive number of seconds; using %g", OUTPUT_TIMEOUT_VARIABLE, text, OUTPUT_TIMEOUT_S
+    )
+    return OUTPUT_TIMEOUT_S
+
+
+def demo_model_dir() -> Path:
+    """Folder of the embedded demo model inside the installed package."""
+    return Path(__file__).parent / "models" / "demo" / "weights"

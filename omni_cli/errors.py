@@ -1,0 +1,132 @@
+"""Every error a user can meet, and the exit code of each.
+
+    OmniGenError                      3
+    ├── UsageError                    2   flags or configuration that cannot be used
+    │   ├── PromptFileError           2   one or more located problems in a prompt file
+    │   └── OutputFolderError         2   the output folder cannot be written, or another run holds it
+    ├── EngineError                   3   the engine could not start, or died for good
+    │   ├── ModelLoadError            3   the model could not be loaded
+    │   ├── WorkerDied                3   a worker process ended without being asked to
+    │   └── ProtocolError             3   a message that does not belong on this channel
+    ├── RequestError                  1   one request failed; the others go on
+    │   ├── ForwardError              1   the pipeline raised
+    │   ├── MediaContractError        1   the pipeline's output breaks the media contract
+    │   ├── WriteError                1   encoding or placing the file failed
+    │   ├── OutputTimeout             1   no output within the output wait
+    │   └── RequestCancelled          1   cancelled before it finished
+    └── Interrupted                 130   stopped by the user
+
+A message names what is wrong, where, and what to do about it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXIT_OK = 0
+
+
+class OmniGenError(Exception):
+    """Base of all errors that omni-gen raises on purpose."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class UsageError(OmniGenError):
+    """Flags or configuration that cannot be used; nothing was run."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One located fault of a prompt file.
+
+    `line` and `column` count from 1; 0 means that the place is not known. `column` counts characters.
+    """
+
+    source: str
+    line: int
+    column: int
+    field: str
+    message: str
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        """`file:line:column: field: what is wrong; what is allowed`."""
+        place = f"{self.source}:{self.line}:{self.column}"
+        subject = f"{self.field}: " if self.field else ""
+        advice = f"; {self.allowed}" if self.allowed else ""
+        return f"{place}: {subject}{self.message}{advice}"
+
+
+class PromptFileError(UsageError):
+    """All problems of a prompt file at once, in file order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Keep `problems` and make them the message, one per line."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class OutputFolderError(UsageError):
+    """The output folder cannot be written, or another run holds it."""
+
+
+class EngineError(OmniGenError):
+    """The engine could not start, or died for good."""
+
+
+class ModelLoadError(EngineError):
+    """The model could not be loaded; the message carries the loader's reason."""
+
+
+class WorkerDied(EngineError):
+    """A worker process ended without being asked to; names exit code or signal."""
+
+
+class ProtocolError(EngineError):
+    """A message that does not belong on this channel, or cannot be decoded."""
+
+
+class RequestError(OmniGenError):
+    """One request failed; the others go on. `kind` is the row's `error.kind`."""
+
+    exit_code = 1
+    kind: ClassVar[str] = "failed"
+
+
+class ForwardError(RequestError):
+    """The pipeline raised during the forward pass."""
+
+    kind = "forward_failed"
+
+
+class MediaContractError(RequestError):
+    """The pipeline's output breaks the media contract; names shape, dtype and rule."""
+
+    kind = "media_contract"
+
+
+class WriteError(RequestError):
+    """Encoding a file or placing it failed."""
+
+    kind = "write_failed"
+
+
+class OutputTimeout(RequestError):
+    """OUTPUT_READY did not arrive within the output wait."""
+
+    kind = "output_timeout"
+
+
+class RequestCancelled(RequestError):
+    """The request was cancelled before it finished."""
+
+    kind = "cancelled"
+
+
+class Interrupted(OmniGenError):
+    """The user asked to stop; what was finished is kept."""
+
+    exit_code = 130

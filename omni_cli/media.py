@@ -1,0 +1,150 @@
+"""The typed media contract: what a pipeline's decoded output is, so that nothing has to be guessed after it.
+
+A `Media` is one tensor and the six facts that give it meaning. The runner validates it (`check`), splits the batch into
+request-local parts and prepares each for transport exactly once; a malformed one fails before any IPC with an error that
+names shape, dtype and the rule it breaks. Nothing here imports torch: a tensor is anything with `shape` and `dtype`.
+
+    pipeline ──> Media(float, normalized, BCTHW) ──check──> split ──> Media(uint8, THWC, prepared) ──> transport
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from omni_cli.errors import MediaContractError
+
+
+class Kind(StrEnum):
+    """What a sample is."""
+
+    IMAGE = "image"
+    VIDEO = "video"
+    AUDIO = "audio"
+
+
+class Layout(StrEnum):
+    """Meaning of the axes: Batch, Time, Channels, Height, Width, Samples. A layout without B is one sample."""
+
+    BCHW = "BCHW"
+    BHWC = "BHWC"
+    BCTHW = "BCTHW"
+    BTCHW = "BTCHW"
+    BTHWC = "BTHWC"
+    THWC = "THWC"
+    BCS = "BCS"
+    CS = "CS"
+
+
+class Encoding(StrEnum):
+    """How a level is written: a float over `value_range`, or a uint8 level 0..255."""
+
+    FLOAT = "float"
+    UINT8 = "uint8"
+
+
+class ColorModel(StrEnum):
+    """Meaning of the channels."""
+
+    RGB = "RGB"
+    RGBA = "RGBA"
+    GRAY = "L"
+    NONE = "none"
+
+
+CHANNELS = {ColorModel.RGB: 3, ColorModel.RGBA: 4, ColorModel.GRAY: 1}
+
+NORMALIZED = (-1.0, 1.0)
+UNIT = (0.0, 1.0)
+LEVELS = (0.0, 255.0)
+
+_KIND_LAYOUTS = {
+    Kind.IMAGE: {Layout.BCHW, Layout.BHWC, Layout.THWC},
+    Kind.VIDEO: {Layout.BCTHW, Layout.BTCHW, Layout.BTHWC, Layout.THWC},
+    Kind.AUDIO: {Layout.BCS, Layout.CS},
+}
+
+
+class TensorLike(Protocol):
+    """The part of `torch.Tensor` and `numpy.ndarray` that the contract reads."""
+
+    @property
+    def shape(self) -> Any:
+        """Sizes of the axes."""
+
+    @property
+    def dtype(self) -> Any:
+        """Element type; only its name is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaSpec:
+    """The facts of a decoded output.
+
+    `value_range` is the pair of floats that mean black and white (-1..1, 0..1), or (0, 255) for uint8. `pending` names the
+    float consumers that still have to see the tensor (frame interpolation, an upscaler): while it is not empty, uint8 is
+    not allowed. `prepared` is set once, by the preparation for transport.
+    """
+
+    kind: Kind
+    layout: Layout
+    encoding: Encoding
+    value_range: tuple[float, float]
+    color: ColorModel = ColorModel.RGB
+    pending: tuple[str, ...] = ()
+    prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A decoded output and its facts. `data` may live on any device."""
+
+    spec: MediaSpec
+    data: Any
+
+    @property
+    def batch(self) -> int:
+        """Number of samples; 1 where the layout has no batch axis."""
+        return int(self.data.shape[0]) if self.spec.layout.startswith("B") else 1
+
+
+def check(media: Media, expected_batch: int | None = None) -> None:
+    """Raise MediaContractError unless `media` keeps every rule of the contract (and holds `expected_batch` samples)."""
+    spec, shape, dtype = media.spec, tuple(media.data.shape), str(media.data.dtype).removeprefix("torch.")
+    broken = _broken_rule(spec, shape, dtype)
+    if broken is None and expected_batch is not None and media.batch != expected_batch:
+        broken = f"expected {expected_batch} samples on axis B, found {media.batch}"
+    if broken is not None:
+        raise MediaContractError(
+            f"{spec.kind} output breaks the media contract: shape {list(shape)}, dtype {dtype}, layout {spec.layout}: {broken}"
+        )
+
+
+def _broken_rule(spec: MediaSpec, shape: tuple[int, ...], dtype: str) -> str | None:
+    """Name the first rule that is broken, or None."""
+    if spec.layout not in _KIND_LAYOUTS[spec.kind]:
+        return f"layout must be one of {sorted(_KIND_LAYOUTS[spec.kind])} for {spec.kind}"
+    if len(shape) != len(spec.layout):
+        return f"layout {spec.layout} needs {len(spec.layout)} axes"
+    if any(size < 1 for size in shape):
+        return "every axis must hold at least one element"
+    if spec.color in CHANNELS and shape[spec.layout.index("C")] != CHANNELS[spec.color]:
+        return f"colour model {spec.color} needs {CHANNELS[spec.color]} channels on axis C"
+    return _broken_value_rule(spec, dtype)
+
+
+def _broken_value_rule(spec: MediaSpec, dtype: str) -> str | None:
+    """Name the broken rule about encoding, range or life cycle, or None."""
+    low, high = spec.value_range
+    if spec.encoding is Encoding.UINT8:
+        if dtype != "uint8":
+            return "encoding uint8 needs dtype uint8"
+        if (low, high) != LEVELS:
+            return f"encoding uint8 needs value range 0..255, not {low}..{high}"
+        if spec.pending:
+            return f"uint8 although float consumers are pending: {', '.join(spec.pending)}"
+        return None
+    if not dtype.startswith(("float", "bfloat")):
+        return "encoding float needs a floating dtype"
+    if not low < high:
+        return f"value range {low}..{high} is empty"
+    return None

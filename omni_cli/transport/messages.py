@@ -1,0 +1,204 @@
+"""The messages between the parent and a worker: one frozen struct per arrow, two closed unions, MessagePack on the wire.
+
+    parent ── LoadModel · ExecuteModel · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
+    parent <── Hello · Loading · Started · Step · ComputeDone · OutputReady · RpcResult ── worker
+
+No pickle: a message that is not one of these cannot be decoded, and says so. msgspec checks every field's type.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.errors import ProtocolError
+from omni_cli.media import ColorModel, Kind
+from omni_cli.models.cards import Card
+from omni_cli.request import Interval, ModelInfo, PlannedRequest
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=True):
+    """Base of all messages."""
+
+
+class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception of the worker: `kind` as in the row, the exception's own text, and the remote traceback."""
+
+    kind: str
+    message: str
+    traceback: str
+
+
+# ── to the worker ──
+
+
+class LoadModel(Message, frozen=True, kw_only=True):
+    """Load `model`; answered by RpcResult with a Loaded value."""
+
+    rpc_id: int
+    model: ModelConfig
+    engine: EngineConfig
+
+
+class ExecuteModel(Message, frozen=True, kw_only=True):
+    """Run one pipeline call for `requests`; answered by Started, Step…, ComputeDone, then one OutputReady per request."""
+
+    rpc_id: int
+    batch_id: str
+    requests: tuple[PlannedRequest, ...]
+
+
+class Rpc(Message, frozen=True, kw_only=True):
+    """Everything that is not execution; answered by RpcResult."""
+
+    rpc_id: int
+    method: Literal["synchronize", "health", "drain", "sleep", "wake_up"]
+
+
+class Cancel(Message, frozen=True, kw_only=True):
+    """Do not start this batch, or stop it at its next step."""
+
+    rpc_id: int
+
+
+class ReleaseSlot(Message, frozen=True, kw_only=True):
+    """The parent no longer reads the slot."""
+
+    slot_id: int
+
+
+class Shutdown(Message, frozen=True, kw_only=True):
+    """Finish what is in flight, then leave."""
+
+
+ToWorker = LoadModel | ExecuteModel | Rpc | Cancel | ReleaseSlot | Shutdown
+
+
+# ── from the worker ──
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """First message: the process is up and has its channel."""
+
+    pid: int
+
+
+class Loading(Message, frozen=True, kw_only=True):
+    """A step of loading, for people."""
+
+    what: str
+
+
+class Started(Message, frozen=True, kw_only=True):
+    """The forward of these requests begins: if the worker dies now, these were running."""
+
+    rpc_id: int
+    request_ids: tuple[str, ...]
+
+
+class Step(Message, frozen=True, kw_only=True):
+    """Denoising step `step` of `total`, counted from 1, is done."""
+
+    rpc_id: int
+    step: int
+    total: int
+
+
+class ComputeDone(Message, frozen=True, kw_only=True):
+    """The forward is over. One id per request, `{batch_id}/{request_id}`; empty and `error` set if it failed."""
+
+    rpc_id: int
+    async_output_ids: tuple[str, ...]
+    forward: Interval
+    error: RemoteError | None = None
+
+
+class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Meaning of an output's bytes: C-contiguous `dtype` array of `shape`; `samples` outputs stand behind each other on axis 0.
+
+    `shape` is [N, T, H, W, C] for images (T = 1) and video. `dtype` is a numpy name: "uint8", or "float32" over `value_range`.
+    """
+
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    color: ColorModel
+    value_range: tuple[float, float]
+
+
+class SlotRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a payload lies: the first `nbytes` of slot `slot_id`. `fresh`: its descriptor (of `capacity` bytes) comes along."""
+
+    slot_id: int
+    nbytes: int
+    capacity: int
+    fresh: bool
+
+
+class OutputReady(Message, frozen=True, kw_only=True):
+    """One request's output is in host memory: in a slot, inline, or it failed."""
+
+    async_output_id: str
+    header: MediaHeader | None = None
+    slot: SlotRef | None = None
+    inline: bytes | None = None
+    error: RemoteError | None = None
+    d2h: Interval
+    host_copies: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What LoadModel gives: the model's facts for the row, its card, the device, and the versions that make pixels."""
+
+    info: ModelInfo
+    card: Card
+    device: str
+    versions: dict[str, str]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself: bytes of device memory in use (0 where not known), outputs in flight, slots."""
+
+    device_bytes: int
+    inflight: int
+    slots: int
+    slot_bytes: int
+
+
+class RpcResult(Message, frozen=True, kw_only=True):
+    """Answer to LoadModel or Rpc."""
+
+    rpc_id: int
+    loaded: Loaded | None = None
+    health: Health | None = None
+    drained: bool | None = None
+    error: RemoteError | None = None
+
+
+FromWorker = Hello | Loading | Started | Step | ComputeDone | OutputReady | RpcResult
+
+_encoder = msgspec.msgpack.Encoder()
+_to_worker = msgspec.msgpack.Decoder(ToWorker)
+_from_worker = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """Bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_to_worker(data: bytes | bytearray) -> ToWorker:
+    """The message in `data`; ProtocolError if it is not one that a worker takes."""
+    try:
+        return _to_worker.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"a message to the worker cannot be read: {error}") from error
+
+
+def decode_from_worker(data: bytes | bytearray) -> FromWorker:
+    """The message in `data`; ProtocolError if it is not one that a worker sends."""
+    try:
+        return _from_worker.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"a message from the worker cannot be read: {error}") from error
