@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+import msgspec
+
 from omni_cli.errors import MediaContractError
 
 
@@ -105,6 +107,19 @@ class Media:
     def batch(self) -> int:
         """Number of samples; 1 where the layout has no batch axis."""
         return int(self.data.shape[0]) if self.spec.layout.startswith("B") else 1
+
+
+class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Meaning of an output's bytes: C-contiguous `dtype` array of `shape`; `samples` outputs stand behind each other on axis 0.
+
+    `shape` is [N, T, H, W, C] for images (T = 1) and video. `dtype` is a numpy name: "uint8", or "float32" over `value_range`.
+    """
+
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    color: ColorModel
+    value_range: tuple[float, float]
 
 
 def check(media: Media, expected_batch: int | None = None) -> None:

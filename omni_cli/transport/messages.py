@@ -12,7 +12,7 @@ import msgspec
 
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.errors import ProtocolError
-from omni_cli.media import ColorModel, Kind
+from omni_cli.media import MediaHeader as MediaHeader
 from omni_cli.models.cards import Card
 from omni_cli.request import Interval, ModelInfo, PlannedRequest
 
@@ -111,19 +111,6 @@ class ComputeDone(Message, frozen=True, kw_only=True):
     async_output_ids: tuple[str, ...]
     forward: Interval
     error: RemoteError | None = None
-
-
-class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Meaning of an output's bytes: C-contiguous `dtype` array of `shape`; `samples` outputs stand behind each other on axis 0.
-
-    `shape` is [N, T, H, W, C] for images (T = 1) and video. `dtype` is a numpy name: "uint8", or "float32" over `value_range`.
-    """
-
-    kind: Kind
-    dtype: str
-    shape: tuple[int, ...]
-    color: ColorModel
-    value_range: tuple[float, float]
 
 
 class SlotRef(msgspec.Struct, frozen=True, kw_only=True):
