@@ -1,0 +1,91 @@
+"""One seam for every pipeline: its processor, but able to hand back the decoded tensor untouched, on its device.
+
+    pipeline ── postprocess_video(x, "device") ──> Seam ──> x           (float, channels first, still on the device)
+    pipeline ── postprocess(x, "pil") ───────────> Seam ──> parent      (safety checkers and the like)
+
+A seam is an instance of a class made of the processor's own class, so `isinstance` checks, configuration and every other
+method stay what they were.
+"""
+
+from typing import Any
+
+import torch
+
+from omni_cli.errors import MediaContractError
+from omni_cli.media import NORMALIZED, UNIT
+
+DEVICE = "device"
+"""The output type that the seam answers itself."""
+
+ATTRIBUTES = ("video_processor", "image_processor")
+"""Where diffusers' pipelines keep the processor that makes their output."""
+
+
+class Seam:
+    """Mixed in before a processor class; holds the value ranges of the tensors it handed out since `forget`."""
+
+    seen_ranges: set[tuple[float, float]]
+
+    def forget(self) -> None:
+        """Begin a pipeline call."""
+        self.seen_ranges = set()
+
+    def value_range(self) -> tuple[float, float]:
+        """Floats that mean black and white in what was handed out; MediaContractError unless there is one such pair."""
+        if len(self.seen_ranges) != 1:
+            raise MediaContractError(
+                "the pipeline's output breaks the media contract: its processor was asked for device output with "
+                f"{len(self.seen_ranges)} value ranges in one call; expected one"
+            )
+        return next(iter(self.seen_ranges))
+
+    def postprocess(self, image: Any, output_type: str = "pil", *args: Any, **kwargs: Any) -> Any:
+        """`image` [B, C, H, W] itself for "device", the parent's answer otherwise.
+
+        `do_denormalize` says per image whether -1..1 is to become 0..1; a picture that a safety checker blackened is in 0..1
+        already. Where the images of one batch differ, all are handed out in 0..1, float32.
+        """
+        if output_type != DEVICE:
+            return super().postprocess(image, output_type, *args, **kwargs)  # type: ignore[misc]
+        flags = kwargs.get("do_denormalize", args[0] if args else None)
+        if flags is None:
+            flags = [bool(self.config.do_normalize)]  # type: ignore[attr-defined]
+        if len(set(flags)) == 1:
+            self.seen_ranges.add(NORMALIZED if flags[0] else UNIT)
+            return image
+        self.seen_ranges.add(UNIT)
+        return torch.stack([_unit(picture, flag) for picture, flag in zip(image, flags, strict=True)])
+
+    def postprocess_video(self, video: Any, output_type: str = "np", **kwargs: Any) -> Any:
+        """`video` [B, C, T, H, W] itself for "device", the parent's answer otherwise."""
+        if output_type != DEVICE:
+            return super().postprocess_video(video, output_type, **kwargs)  # type: ignore[misc]
+        self.seen_ranges.add(NORMALIZED if self.config.do_normalize else UNIT)  # type: ignore[attr-defined]
+        return video
+
+
+def _unit(picture: torch.Tensor, denormalize: bool) -> torch.Tensor:
+    """`picture` as float32 in 0..1; `denormalize` says that it is in -1..1 now."""
+    wide = picture.float()
+    return (wide * 0.5 + 0.5).clamp_(0, 1) if denormalize else wide
+
+
+def install(pipeline: Any, processor_class: type) -> list[Seam]:
+    """Replace the output processors of `pipeline`, those that are a `processor_class`, by seams, and return these."""
+    seams: list[Seam] = []
+    for name in ATTRIBUTES:
+        processor = vars(pipeline).get(name)
+        if isinstance(processor, processor_class):
+            seam = _seam_of(processor)
+            setattr(pipeline, name, seam)
+            seams.append(seam)
+    return seams
+
+
+def _seam_of(processor: object) -> Seam:
+    """A seam with the state of `processor`."""
+    parent = type(processor)
+    seam: Seam = object.__new__(type(f"Seam{parent.__name__}", (Seam, parent), {}))
+    vars(seam).update(vars(processor))
+    seam.forget()
+    return seam
