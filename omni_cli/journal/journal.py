@@ -1,0 +1,166 @@
+"""The journal of one run: asks what is done already, and records what is done now."""
+
+import errno
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from omni_cli.errors import EngineError, OutputFolderError
+from omni_cli.journal.compact import compact, sync_folder
+from omni_cli.journal.folder import held_folder
+from omni_cli.journal.rows import MANIFEST_NAME, NOT_A_ROW, RowIndex, kept_lines, open_manifest, read_entry, read_index
+from omni_cli.log import logger
+from omni_cli.request import OutputFile, PlannedRequest, Result
+
+_results = msgspec.json.Decoder(Result)
+
+
+class Journal:
+    """`manifest.jsonl` of a folder that this process holds. Safe to use from any thread while it is open."""
+
+    def __init__(self, path: Path, file: FileIO, index: RowIndex) -> None:
+        """Over `file`, unbuffered and in append mode, whose lines `index` knows; use `Journal.open`."""
+        self.path = path
+        self._file = file
+        self._index = index
+        self._lock = threading.Lock()
+
+    @classmethod
+    @contextmanager
+    def open(cls, output_dir: str | Path) -> Iterator[Self]:
+        """Hold `output_dir` (made if need be) and its manifest until the block ends.
+
+        Raises OutputFolderError if the folder or the manifest cannot be used, or another run holds the folder.
+        """
+        with held_folder(output_dir) as folder:
+            path = folder / MANIFEST_NAME
+            index = _ready(path)
+            with open_manifest(path) as file:
+                journal = cls(path, file, index)
+                try:
+                    yield journal
+                finally:
+                    journal._close()
+
+    def append(self, result: Result) -> None:
+        """Record `result`, durable on return; it replaces any earlier row of its id. Its files must be in place already.
+
+        Raises EngineError if the row cannot be written; the manifest then ends where it did before.
+        """
+        line = msgspec.json.encode(result) + b"\n"
+        with self._lock:
+            descriptor = self._file.fileno()
+            start = os.fstat(descriptor).st_size
+            try:
+                if os.write(descriptor, line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(descriptor)
+            except OSError as error:
+                # If even this fails, the next run finds a torn row and drops it.
+                with suppress(OSError):
+                    os.ftruncate(descriptor, start)
+                raise EngineError(
+                    f"no row can be added to {str(self.path)!r}: {error.strerror}; "
+                    "make room or repair the folder and run the same command again, it goes on from here"
+                ) from error
+            self._index.put(result.id, start, len(line))
+
+    def is_done(self, planned: PlannedRequest) -> bool:
+        """True if `planned` needs no rendering: its row says done, with this fingerprint, and its files are what was written.
+
+        Each file whose size fits is read and hashed (about 1 GB/s, outside the GIL): exact, and cheap beside rendering.
+        """
+        place = self._index.find(planned.id)
+        if place is None:
+            return False
+        offset, length = place
+        entry = read_entry(os.pread(self._file.fileno(), length, offset))
+        return (
+            entry is not None
+            and entry.id == planned.id
+            and entry.status == "done"
+            and entry.fingerprint == planned.fingerprint
+            and tuple(file.path for file in entry.files) == planned.files
+            and all(_is_intact(self.path.parent, file) for file in entry.files)
+        )
+
+    def _close(self) -> None:
+        """Leave exactly one row per id behind."""
+        with self._lock:
+            self._file.close()
+            _compact_or_warn(self.path, self._index)
+
+
+def read_rows(manifest: Path) -> Iterator[Result]:
+    """The last row of each id in `manifest`, in file order, without holding or changing anything.
+
+    Lines that are not rows of this schema are left out with one warning. Raises OSError if it cannot be read.
+    """
+    with manifest.open("rb") as file:
+        index = read_index(file)
+        _warn_unreadable(manifest, index)
+        file.seek(0)
+        for line in kept_lines(file, index.replaced):
+            try:
+                yield _results.decode(line)
+            except NOT_A_ROW:
+                continue
+
+
+def _ready(path: Path) -> RowIndex:
+    """The manifest made, mended and compacted; its index."""
+    try:
+        open_manifest(path).close()
+        sync_folder(path.parent)
+        index = _indexed(path)
+        _warn_unreadable(path, index)
+        if index.replaced and _compact_or_warn(path, index):
+            index = _indexed(path)
+    except OSError as error:
+        raise OutputFolderError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    return index
+
+
+def _indexed(path: Path) -> RowIndex:
+    with path.open("rb") as file:
+        return read_index(file)
+
+
+def _compact_or_warn(path: Path, index: RowIndex) -> bool:
+    """Compact if there is something to drop. A full disk is no reason to fail: the last row of an id counts either way."""
+    if not index.replaced:
+        return True
+    try:
+        compact(path, index.replaced)
+    except OSError as error:
+        logger.warning("%s keeps %d replaced rows for now: %s", path, len(index.replaced), error.strerror)
+        return False
+    return True
+
+
+def _warn_unreadable(path: Path, index: RowIndex) -> None:
+    if index.unreadable:
+        logger.warning(
+            "%d lines of %s are not rows of this version; they are kept, and count as not done", index.unreadable, path
+        )
+
+
+def _is_intact(root: Path, file: OutputFile) -> bool:
+    """True if `file` lies under `root` with the bytes that were recorded. A file that cannot be read is not intact."""
+    try:
+        descriptor = os.open(root / file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != file.bytes:
+                return False
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    except OSError:
+        return False
