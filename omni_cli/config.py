@@ -53,11 +53,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are executed.
 
     `max_inflight_bytes` bounds the finished outputs that are not on disk yet, over device, ring and encoders.
-    `output_timeout` is in seconds. `runner` is the import path of the runner class that the worker builds.
+    `output_timeout` is in seconds. More than `max_restarts` deaths of workers without an output in between end the run. `runner` is the import path of the runner class that the worker builds.
     """
 
     executor: ExecutorName = "local"
     async_output: bool = True
+    workers: int = 1
+    max_restarts: int = 3
     batch_size: int = 1
     max_inflight_bytes: int = 1 << 30
     output_timeout: float = OUTPUT_TIMEOUT_S

@@ -33,9 +33,10 @@ class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadModel(Message, frozen=True, kw_only=True):
-    """Load `model`; answered by RpcResult with a Loaded value."""
+    """Load `model`; answered by RpcResult with a Loaded value. `worker` is the index of the worker among its peers."""
 
     rpc_id: int
+    worker: int = 0
     model: ModelConfig
     engine: EngineConfig
 
@@ -105,25 +106,36 @@ class Step(Message, frozen=True, kw_only=True):
 
 
 class ComputeDone(Message, frozen=True, kw_only=True):
-    """The forward is over. One id per request, `{batch_id}/{request_id}`; empty and `error` set if it failed."""
+    """The forward is over. One id per request, `{batch_id}/{request_id}`; empty and `error` set if it failed.
+
+    `launched`: `forward` is the time in which the kernels were launched; each OutputReady will bring the device's own.
+    """
 
     rpc_id: int
     async_output_ids: tuple[str, ...]
     forward: Interval
+    launched: bool = False
     error: RemoteError | None = None
 
 
 class SlotRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a payload lies: the first `nbytes` of slot `slot_id`. `fresh`: its descriptor (of `capacity` bytes) comes along."""
+    """Where a payload lies: the first `nbytes` of slot `slot_id`. `fresh`: its descriptor (of `capacity` bytes)
+    comes along. `retired`: slots that the worker has given up since, to be unmapped.
+    """
 
     slot_id: int
     nbytes: int
     capacity: int
     fresh: bool
+    retired: tuple[int, ...] = ()
 
 
 class OutputReady(Message, frozen=True, kw_only=True):
-    """One request's output is in host memory: in a slot, inline, or it failed."""
+    """One request's output is in host memory: in a slot, inline, or it failed.
+
+    `d2h` covers conversion and copy. `forward` is the forward's time by device events, where the device has them: the time in
+    ComputeDone is when the kernels were launched. `host_copies` counts copies of the payload made in host memory.
+    """
 
     async_output_id: str
     header: MediaHeader | None = None
@@ -131,6 +143,7 @@ class OutputReady(Message, frozen=True, kw_only=True):
     inline: bytes | None = None
     error: RemoteError | None = None
     d2h: Interval
+    forward: Interval | None = None
     host_copies: int = 0
     notes: tuple[str, ...] = ()
 

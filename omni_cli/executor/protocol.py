@@ -1,0 +1,86 @@
+"""What every executor offers: futures made at submit, one pair per request, resolved in whatever order the worker answers."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.request import Interval, PlannedRequest
+from omni_cli.transport.messages import Health, Loaded, MediaHeader
+
+RpcMethod = Literal["synchronize", "health", "drain", "sleep", "wake_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A request's decoded output in host memory.
+
+    `buffer` holds C-contiguous frames as `header` says (uint8 [N, T, H, W, C], RGB, unless it says otherwise), a view over a
+    ring slot: valid until `release` is called, which must happen exactly once.
+    """
+
+    header: MediaHeader
+    buffer: memoryview
+    release: Callable[[], None]
+    queued: Interval
+    forward: Interval
+    d2h: Interval
+    worker: int = 0
+    attempts: int = 1
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One submitted request. Both futures exist before anything is sent.
+
+    `compute_done` resolves to the forward's interval, `output_ready` to the Output. If the forward fails, both carry the
+    error. A handle whose futures were cancelled before its call was sent is never sent.
+    """
+
+    planned: PlannedRequest
+    output_id: str
+    compute_done: Future[Interval] = field(default_factory=Future)
+    output_ready: Future[Output] = field(default_factory=Future)
+
+
+class Executor(Protocol):
+    """Runs pipeline calls on one or more workers."""
+
+    def load(self, model: ModelConfig) -> Future[Loaded]:
+        """Load `model` on every worker; resolves when all have it, or with ModelLoadError."""
+
+    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+        """Queue one pipeline call for `requests`, which share a batch key. Returns at once."""
+
+    def cancel(self, handle: Handle) -> None:
+        """Give up a request: unsent calls are dropped, a running one stops at its next step if all its requests are given up."""
+
+    def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
+        """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""
+
+    def check_health(self) -> None:
+        """Raise WorkerDied if a worker is gone for good."""
+
+    def close(self) -> None:
+        """Let workers finish what is sent, end them, and fail what is left. Nothing remains afterwards. May be called twice."""
+
+    def kill(self) -> None:
+        """Like `close`, but at once."""
+
+    def __enter__(self) -> Self:
+        """The executor itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+
+
+class ExecutorFactory(Protocol):
+    """How a batch gets its executor: tests and benches hand in their own."""
+
+    def __call__(self, engine: EngineConfig) -> Executor:
+        """A started executor."""

@@ -1,0 +1,30 @@
+"""Entry of a worker process: `python -m omni_cli.worker FD`, FD being its end of the channel.
+
+A program of its own and not a fork or a re-import of the caller's `__main__`: it works from a script without a main guard,
+from a notebook and from a frozen parent alike. It says Hello before torch is imported, so that a slow start shows itself.
+"""
+
+import faulthandler
+import os
+import socket
+import sys
+
+from omni_cli.transport.channel import Channel
+from omni_cli.transport.messages import Hello, Loading, encode
+
+
+def main(fd: int) -> None:
+    """Serve the channel until it says Shutdown or closes."""
+    faulthandler.enable()
+    os.set_inheritable(fd, False)
+    channel = Channel(socket.socket(fileno=fd))
+    channel.send(encode(Hello(pid=os.getpid())))
+    channel.send(encode(Loading(what="torch")))
+    # After Hello, because this imports torch.
+    from omni_cli.worker.process import serve
+
+    serve(channel)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

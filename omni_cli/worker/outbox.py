@@ -1,0 +1,164 @@
+"""The worker's way out: outputs are converted, copied and sent while the main thread is in the next forward.
+
+    main thread ── put(outputs, event) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY
+                └─ deliver(outputs, event)   --no-async: the same packing, on the caller's thread, before it replies
+
+An output that finds no free slot waits in the output thread; the queue behind it fills, `put` waits, and with it the next
+forward: finished outputs never pile up on the device.
+"""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from omni_cli.config import INLINE_BYTES
+from omni_cli.media import Media
+from omni_cli.platforms.base import Platform
+from omni_cli.request import Interval
+from omni_cli.transport.channel import Channel
+from omni_cli.transport.messages import OutputReady, encode
+from omni_cli.transport.ring import Slot, SlotPool
+from omni_cli.worker.faults import remote_error
+from omni_cli.worker.packing import Packer
+
+
+@dataclass(slots=True)
+class Output:
+    """One request's decoded output on the device; `begun` and `done` are the events around its forward."""
+
+    output_id: str
+    media: Media
+    begun: Any | None
+    done: Any | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it holds on the device."""
+        return int(self.media.data.nbytes)
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Where one output's bytes went: a slot of the ring, or a small buffer that travels inside the message."""
+
+    pool: SlotPool
+    slot: Slot | None = None
+    inline: bytearray | None = None
+
+    def allocate(self, nbytes: int) -> Any:
+        """At most 1 MB inline, else a slot. A second call (after a fall-back) gives the first one's slot back."""
+        self.give_back()
+        if nbytes <= INLINE_BYTES:
+            self.inline = bytearray(nbytes)
+            return self.inline
+        self.slot = self.pool.acquire(nbytes)
+        return self.slot.memory
+
+    def give_back(self) -> None:
+        """Release what was taken; nothing was sent."""
+        if self.slot is not None:
+            self.pool.release(self.slot.id)
+        self.slot = self.inline = None
+
+
+class Outbox:
+    """Sends outputs, from its own thread (`put`) or the caller's (`deliver`)."""
+
+    def __init__(self, channel: Channel, pool: SlotPool, packer: Packer, platform: Platform, limit: int) -> None:
+        """`limit` bounds the bytes of finished outputs that wait on the device; one output may always wait."""
+        self._channel = channel
+        self._pool = pool
+        self._packer = packer
+        self._platform = platform
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._queue: deque[Output] = deque()
+        self._in_flight = 0
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self, device: str) -> None:
+        """Start the output thread on `device`."""
+        self._thread = threading.Thread(target=self._run, args=(device,), name="output", daemon=True)
+        self._thread.start()
+
+    def put(self, outputs: Sequence[Output]) -> None:
+        """Hand finished outputs over; waits while too many bytes wait on the device."""
+        for output in outputs:
+            with self._changed:
+                while self._bytes and self._bytes + output.nbytes > self._limit:
+                    self._changed.wait()
+                self._queue.append(output)
+                self._in_flight += 1
+                self._bytes += output.nbytes
+                self._changed.notify_all()
+
+    def deliver(self, outputs: Sequence[Output]) -> list[tuple[bytes, tuple[int, ...], Slot | None]]:
+        """Pack on the caller's thread; the packets are to be given to `send_packet`."""
+        return [self._packet(output) for output in outputs]
+
+    def send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
+        """Send a packed output; its slot's descriptor rides along the first time."""
+        payload, fds, slot = packet
+        self._channel.send(payload, fds)
+        if slot is not None:
+            self._pool.shared(slot)
+
+    def drain(self, timeout: float) -> bool:
+        """Wait until nothing is in flight, at most `timeout` seconds; True if it drained."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._in_flight == 0, timeout)
+
+    @property
+    def in_flight(self) -> int:
+        """Outputs that were put and have not been sent."""
+        return self._in_flight
+
+    def _run(self, device: str) -> None:
+        self._platform.activate(device)
+        # On a CPU the forward owns the cores: a second pool of intra-op threads would spin against it.
+        torch.set_num_threads(1)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._queue))
+                output = self._queue.popleft()
+            size = output.nbytes
+            packet = self._packet(output)
+            del output  # the device memory is free before the message leaves
+            with contextlib.suppress(BrokenPipeError):  # the parent is gone; the inbox thread ends the process
+                self.send_packet(packet)
+            with self._changed:
+                self._bytes -= size
+                self._in_flight -= 1
+                self._changed.notify_all()
+
+    def _packet(self, output: Output) -> tuple[bytes, tuple[int, ...], Slot | None]:
+        """Pack one output. A fault in packing fails this request alone: its slot is free and nothing is half-sent."""
+        buffer, start = _Buffer(self._pool), time.monotonic()
+        try:
+            packed = self._packer.pack(output.media, output.done, buffer.allocate)
+        except Exception as error:  # boundary: whatever packing raises fails this request, not the worker
+            buffer.give_back()
+            took = Interval(start, time.monotonic())
+            message = OutputReady(async_output_id=output.output_id, error=remote_error(error), d2h=took)
+            return encode(message), (), None
+        slot = buffer.slot
+        begun, done = self._platform.host_time(output.begun), self._platform.host_time(output.done)
+        if done is not None:
+            start = max(start, done)  # waiting for the forward is not output time
+        message = OutputReady(
+            async_output_id=output.output_id,
+            header=packed.header,
+            slot=slot.ref(packed.nbytes, self._pool.take_retired()) if slot else None,
+            inline=bytes(buffer.inline) if buffer.inline is not None else None,
+            d2h=Interval(start, time.monotonic()),
+            forward=None if begun is None or done is None else Interval(begun, done),
+            notes=packed.notes,
+        )
+        return encode(message), (slot.fd,) if slot and slot.fresh else (), slot

@@ -1,0 +1,185 @@
+"""The worker process: one model, one device, three threads.
+
+    inbox thread   reads the channel; slots and cancels at once, work into the queue
+    main thread    receive ─> forward ─> COMPUTE_DONE ─> straight on to the next request
+    output thread  side stream: uint8, D2H into a slot ─> OUTPUT_READY          (not started with --no-async)
+
+Only COMPUTE_DONE and OUTPUT_READY are written by two threads; the channel's lock makes each one whole.
+"""
+
+import importlib
+import time
+from typing import Any
+
+import msgspec
+import torch
+
+from omni_cli import platforms
+from omni_cli.config import DRAIN_TIMEOUT_S, EngineConfig
+from omni_cli.errors import OmniGenError, ProtocolError
+from omni_cli.request import Interval
+from omni_cli.transport.channel import Channel
+from omni_cli.transport.messages import (
+    ComputeDone,
+    ExecuteModel,
+    FromWorker,
+    Health,
+    Loading,
+    LoadModel,
+    Rpc,
+    RpcResult,
+    Started,
+    Step,
+    decode_to_worker,
+    encode,
+)
+from omni_cli.transport.ring import SlotPool
+from omni_cli.worker.faults import remote_error
+from omni_cli.worker.inbox import Inbox
+from omni_cli.worker.outbox import Outbox, Output
+from omni_cli.worker.packing import Packer
+from omni_cli.worker.pinning import pin, unpin
+from omni_cli.worker.protocol import Runner
+
+
+def serve(channel: Channel) -> None:
+    """Take the first message, which must be LoadModel, then work until Shutdown or until the parent is gone."""
+    received = channel.receive()
+    if received is None:
+        return
+    first = decode_to_worker(received[0])
+    if not isinstance(first, LoadModel):
+        raise ProtocolError(f"the first message to a worker must be LoadModel, not {type(first).__name__}")
+    Worker(channel, first).run(first)
+
+
+class Worker:
+    """The state of a worker process."""
+
+    def __init__(self, channel: Channel, first: LoadModel) -> None:
+        """Build what does not depend on the model."""
+        engine = first.engine
+        self._channel = channel
+        self._engine = engine
+        self._platform, self._device = platforms.resolve(first.model.device, first.worker)
+        self._pool = SlotPool(
+            engine.max_inflight_bytes,
+            lambda memory: pin(self._platform, memory),
+            lambda memory: unpin(self._platform, memory),
+        )
+        self._inbox = Inbox(channel, self._pool)
+        packer = Packer(self._platform, engine.transport)
+        self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
+        self._runner: Runner = make_runner(engine)
+
+    def run(self, first: LoadModel) -> None:
+        """Receive, decide, run, publish."""
+        self._platform.activate(self._device)
+        if self._engine.threads is not None:
+            torch.set_num_threads(self._engine.threads)
+        if self._engine.async_output:
+            self._outbox.start(self._device)
+        self._load(first)
+        for message in self._inbox:
+            match message:
+                case ExecuteModel():
+                    self._execute(message)
+                case Rpc():
+                    self._answer(message)
+                case LoadModel():
+                    self._load(message)
+                case _:
+                    raise ProtocolError(f"a worker has no use for {type(message).__name__}")
+        self._outbox.drain(DRAIN_TIMEOUT_S)
+        self._runner.close()
+
+    def _send(self, message: FromWorker) -> None:
+        self._channel.send(encode(message))
+
+    def _load(self, message: LoadModel) -> None:
+        model = msgspec.structs.replace(message.model, device=self._device)
+        if model.dtype == "auto":
+            model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))
+        try:
+            self._outbox.drain(DRAIN_TIMEOUT_S)
+            loaded = self._runner.load(model, message.engine, lambda what: self._send(Loading(what=what)))
+        except OmniGenError as error:
+            self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
+        except Exception as error:  # boundary: whatever a loader raises is told to the parent, which ends the run
+            self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
+        else:
+            self._send(RpcResult(rpc_id=message.rpc_id, loaded=loaded))
+
+    def _execute(self, message: ExecuteModel) -> None:
+        """One pipeline call: forward, COMPUTE_DONE, outputs."""
+        ids = tuple(request.id for request in message.requests)
+        self._send(Started(rpc_id=message.rpc_id, request_ids=ids))
+        begun, start = self._platform.record_device_event(), time.monotonic()
+        try:
+            medias = self._runner.execute_model(
+                message.requests,
+                lambda step, total: self._send(Step(rpc_id=message.rpc_id, step=step, total=total)),
+                lambda: self._inbox.is_cancelled(message.rpc_id),
+            )
+        except Exception as error:  # boundary: whatever a pipeline raises fails these requests, not the worker
+            forward = Interval(start, time.monotonic())
+            self._send(
+                ComputeDone(rpc_id=message.rpc_id, async_output_ids=(), forward=forward, error=remote_error(error))
+            )
+        else:
+            outputs = [
+                Output(f"{message.batch_id}/{id_}", media, begun, self._platform.record_device_event())
+                for id_, media in zip(ids, medias, strict=True)
+            ]
+            del medias
+            self._publish(message.rpc_id, outputs, Interval(start, time.monotonic()))
+        finally:
+            self._inbox.forget(message.rpc_id)
+
+    def _publish(self, rpc_id: int, outputs: list[Output], forward: Interval) -> None:
+        """Async: COMPUTE_DONE, and the output thread does the rest. Else everything is packed before the reply."""
+        ids = tuple(output.output_id for output in outputs)
+        launched = self._platform.asynchronous
+        done = ComputeDone(rpc_id=rpc_id, async_output_ids=ids, forward=forward, launched=launched)
+        if self._engine.async_output:
+            self._send(done)
+            self._outbox.put(outputs)
+            return
+        packets = self._outbox.deliver(outputs)
+        self._send(done)
+        for packet in packets:
+            self._outbox.send_packet(packet)
+
+    def _answer(self, message: Rpc) -> None:
+        """Everything that is not execution. A release of memory drains the outputs first."""
+        result: dict[str, Any] = {}
+        try:
+            match message.method:
+                case "synchronize":
+                    self._platform.synchronize()
+                case "drain":
+                    result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
+                case "sleep":
+                    result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
+                    self._runner.sleep()
+                    self._platform.empty_cache()
+                case "wake_up":
+                    self._runner.wake_up()
+                case "health":
+                    slots, slot_bytes = self._pool.usage()
+                    result["health"] = Health(
+                        device_bytes=self._platform.memory_in_use(),
+                        inflight=self._outbox.in_flight,
+                        slots=slots,
+                        slot_bytes=slot_bytes,
+                    )
+        except RuntimeError as error:
+            result["error"] = remote_error(error)
+        self._send(RpcResult(rpc_id=message.rpc_id, **result))
+
+
+def make_runner(engine: EngineConfig) -> Runner:
+    """The runner class named by `engine.runner` ("package.module:Class"), built without arguments."""
+    module, _, name = engine.runner.partition(":")
+    runner: Runner = getattr(importlib.import_module(module), name)()
+    return runner
