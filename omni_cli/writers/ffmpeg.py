@@ -1,0 +1,164 @@
+"""The second video encoder: an ffmpeg program fed through a pipe; imageio-ffmpeg's, or the one in IMAGEIO_FFMPEG_EXE.
+
+    frames ── pipe:0 ──> ffmpeg ──> target          stderr and metadata are unlinked files: nothing here can fill a pipe
+
+The program gets its own session, so a Ctrl-C meant for this one lets a file be finished; it ends when its pipe does.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from omni_cli.writers import gif
+from omni_cli.writers.finalize import Frames
+from omni_cli.writers.formats import ffmpeg_program
+from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
+
+QUIT_S = 5.0
+"""How long a program that has closed its pipe may take to leave before it is killed."""
+
+_STDERR_BYTES = 4096
+_STDERR_LINES = 6
+
+_TAGS = ("-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv")
+_TO_BT709 = "scale=out_color_matrix=bt709:out_range=tv:flags=bicubic,setparams=color_primaries=bt709:color_trc=bt709"
+_PALETTE_OUT = ("-f", "rawvideo", "-pix_fmt", "bgra")
+
+
+def encode(frames: Frames, target: Path, job: VideoJob) -> None:
+    """A `video.VideoEncoder`."""
+    if job.codec == "gif":
+        _encode_gif(frames, target, job)
+        return
+    with tempfile.TemporaryFile() as notes:
+        inputs = _note_input(notes, job.comment)
+        picture = ("-map", "0:v", "-vf", f"{_TO_BT709},format={job.pixel_format}", "-pix_fmt", job.pixel_format, *_TAGS)
+        codec = ("-c:v", job.codec, "-threads:v", "1", *_options(job.codec_options, ":v"))
+        output = (*picture, *codec, *_muxer(job, target))
+        _run((*_raw_input(job), *inputs, *output), frames, pass_fds=(notes.fileno(),))
+
+
+def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
+    """Two runs, as in `gif`: the palette, then the clip with it; a single run would keep every frame until the palette is made."""
+    with tempfile.TemporaryFile() as palette:
+        making = ("-vf", f"palettegen={gif.PALETTE_GEN}", "-frames:v", "1", *_PALETTE_OUT, "pipe:1")
+        _run((*_raw_input(job), *making), frames, stdout=palette)
+        palette.seek(0)
+        side = str(gif.PALETTE_SIDE)
+        colours = (*_PALETTE_OUT, "-video_size", f"{side}x{side}", "-i", f"pipe:{palette.fileno()}")
+        use = ("-lavfi", f"[0:v][1:v]paletteuse={gif.PALETTE_USE}", "-c:v", job.codec, *_muxer(job, target))
+        _run((*_raw_input(job), *colours, *use), frames, pass_fds=(palette.fileno(),))
+    if job.comment is not None:
+        gif.add_comment(target, job.comment)
+
+
+def _raw_input(job: VideoJob) -> tuple[str, ...]:
+    """Arguments that describe what comes through the pipe."""
+    size, rate = f"{job.width}x{job.height}", f"{job.rate.numerator}/{job.rate.denominator}"
+    return ("-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", size, "-framerate", rate, "-i", "pipe:0")
+
+
+def _muxer(job: VideoJob, target: Path) -> tuple[str, ...]:
+    """Arguments of the output file. "file:" keeps the program from reading a protocol or an option into the name."""
+    flags = ("-flags:v", "+bitexact", *_options(job.muxer_options))
+    return (*flags, "-f", job.muxer, f"file:{target}")
+
+
+def _options(options: Mapping[str, str], stream: str = "") -> tuple[str, ...]:
+    """`-name value` for each of libav's options."""
+    return tuple(word for name, value in options.items() for word in (f"-{name}{stream}", value))
+
+
+def _note_input(notes: IO[bytes], comment: str | None) -> tuple[str, ...]:
+    """Write the container's comment as an ffmetadata file, of any length (an argument ends at 128 KiB), and name it as input."""
+    if comment is None:
+        return ("-map_metadata", "-1")
+    escaped = re.sub(r"([=;#\\\n])", r"\\\1", comment)
+    notes.write(f";FFMETADATA1\ncomment={escaped}\n".encode())
+    notes.seek(0)
+    return ("-f", "ffmetadata", "-i", f"pipe:{notes.fileno()}", "-map_metadata", "1")
+
+
+def _run(
+    arguments: Sequence[str], frames: Frames, *, stdout: IO[bytes] | None = None, pass_fds: tuple[int, ...] = ()
+) -> None:
+    """Run the program on `frames`. EncoderError with its exit and last words, OSError if it cannot be started."""
+    command = [
+        ffmpeg_program(),
+        "-y",
+        "-hide_banner",
+        "-nostats",
+        "-loglevel",
+        "error",
+        "-filter_threads",
+        "1",
+        *arguments,
+    ]
+    with tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=stdout or subprocess.DEVNULL,
+            stderr=stderr,
+            bufsize=0,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        try:
+            fed = _feed(process, frames)
+            code = _exit_code(process, None if fed else QUIT_S)
+        finally:
+            _end(process)
+        if code != 0 or not fed:
+            raise EncoderError(_last_words(command[0], code, stderr))
+
+
+def _feed(process: "subprocess.Popen[bytes]", frames: Frames) -> bool:
+    """Write every frame and close the pipe; False if the program closed it first."""
+    assert process.stdin is not None
+    try:
+        with process.stdin as pipe:
+            for frame in rgb_frames(frames):
+                rest = frame.data.cast("B")
+                while rest:
+                    rest = rest[pipe.write(rest) :]
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _exit_code(process: "subprocess.Popen[bytes]", timeout: float | None) -> int | None:
+    """The program's exit code, negative for a signal; None if it is still there after `timeout` seconds."""
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Leave nothing of the program running: it, and what a wrapper around it started, are one process group."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _last_words(program: str, code: int | None, stderr: IO[bytes]) -> str:
+    """How the program ended and the last lines it wrote to stderr."""
+    size = stderr.seek(0, os.SEEK_END)
+    stderr.seek(max(0, size - _STDERR_BYTES))
+    lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
+    words = "\n".join(lines[-_STDERR_LINES:])
+    if code is None:
+        end = "closed its input and did not leave"
+    elif code < 0:
+        end = f"was ended by {signal.Signals(-code).name}"
+    else:
+        end = f"ended with exit code {code}"
+    return f"{program} {end}: {words or 'it said nothing'}"

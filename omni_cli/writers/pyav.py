@@ -1,0 +1,73 @@
+"""The default video encoder: FFmpeg's libraries in this process, through PyAV. One thread, one frame in hand at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from omni_cli.writers import gif
+from omni_cli.writers.finalize import Frames
+from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.video.stream import VideoStream
+
+_BT709 = 1  # AVCOL_PRI_BT709, AVCOL_TRC_BT709 and AVCOL_SPC_BT709 (ITU-T H.273)
+_LIMITED = 1  # AVCOL_RANGE_MPEG
+
+
+def encode(frames: Frames, target: Path, job: VideoJob) -> None:
+    """A `video.VideoEncoder`."""
+    import av  # 40 MB of libraries: only where video is written
+
+    pictures = gif.palette_pictures if job.codec == "gif" else _yuv_pictures
+    try:
+        # "file:" keeps libav from reading a protocol into a file's name.
+        with av.open(f"file:{target}", "w", format=job.muxer, container_options=dict(job.muxer_options)) as container:
+            if job.comment is not None and job.codec != "gif":
+                container.metadata["comment"] = job.comment
+            stream = cast(
+                "VideoStream", container.add_stream(job.codec, rate=job.rate, options=dict(job.codec_options))
+            )
+            _describe(stream, job)
+            for index, picture in enumerate(pictures(frames, job)):
+                picture.pts, picture.time_base = index, 1 / job.rate
+                container.mux(stream.encode(picture))
+            container.mux(stream.encode(None))
+    except av.error.FFmpegError as error:
+        if isinstance(error, OSError):
+            raise
+        raise EncoderError(f"{job.codec}: {error.strerror or error}") from error
+    if job.codec == "gif" and job.comment is not None:
+        gif.add_comment(target, job.comment)
+
+
+def _describe(stream: "VideoStream", job: VideoJob) -> None:
+    """Size, clock, thread count and, for YUV, the four colour tags."""
+    from av.codec.context import Flags  # see encode
+
+    stream.width, stream.height, stream.pix_fmt = job.width, job.height, job.pixel_format
+    context = stream.codec_context
+    context.time_base = 1 / job.rate
+    context.thread_count = 1
+    context.flags |= Flags.bitexact
+    if job.codec != "gif":
+        context.color_primaries = context.color_trc = context.colorspace = _BT709
+        context.color_range = _LIMITED
+
+
+def _yuv_pictures(frames: Frames, job: VideoJob) -> "Iterator[VideoFrame]":
+    """Each frame converted from RGB to the job's YUV with the BT.709 matrix, limited range."""
+    import av  # see encode
+    from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
+
+    converter = VideoReformatter()
+    for frame in rgb_frames(frames):
+        yield converter.reformat(
+            av.VideoFrame.from_ndarray(frame, format="rgb24"),
+            format=job.pixel_format,
+            dst_colorspace=Colorspace.ITU709,
+            dst_color_range=ColorRange.MPEG,
+            interpolation=Interpolation.BICUBIC,  # of the chroma; 0.2 to 0.7 dB over the default at the same cost
+            threads=1,
+        )
