@@ -1,0 +1,88 @@
+"""Messages arrive whole and in order, whoever sends, and the end of the other process is told."""
+
+import os
+import threading
+
+from omni_cli.transport.channel import Channel
+
+
+def pair() -> tuple[Channel, Channel]:
+    ours, theirs = Channel.pair()
+    return ours, Channel(theirs)
+
+
+def test_a_message_arrives_as_it_was_sent() -> None:
+    a, b = pair()
+    a.send(b"hello")
+    a.send(b"")
+    assert b.receive() == (bytearray(b"hello"), [])
+    assert b.receive() == (bytearray(b""), [])
+    a.close()
+    b.close()
+
+
+def test_messages_larger_than_the_socket_buffer_from_two_threads_stay_whole() -> None:
+    a, b = pair()
+    payloads = [bytes([i]) * (300_000 + i) for i in range(20)]
+    threads = [threading.Thread(target=lambda part=part: [a.send(p) for p in part]) for part in (payloads[::2], payloads[1::2])]
+    for thread in threads:
+        thread.start()
+    received = [b.receive() for _ in payloads]
+    for thread in threads:
+        thread.join()
+    bodies = [bytes(message[0]) for message in received if message]
+    assert sorted(bodies) == sorted(payloads)
+    evens = [body for body in bodies if body[0] % 2 == 0]
+    assert evens == payloads[::2]
+    a.close()
+    b.close()
+
+
+def test_descriptors_travel_with_their_own_message() -> None:
+    a, b = pair()
+    read_end, write_end = os.pipe()
+    a.send(b"first")
+    a.send(b"with", [write_end])
+    a.send(b"last")
+    os.close(write_end)
+    assert b.receive() == (bytearray(b"first"), [])
+    message = b.receive()
+    assert message is not None
+    assert message[0] == b"with"
+    (fd,) = message[1]
+    assert not os.get_inheritable(fd)
+    os.write(fd, b"through")
+    os.close(fd)
+    assert os.read(read_end, 100) == b"through"
+    assert b.receive() == (bytearray(b"last"), [])
+    os.close(read_end)
+    a.close()
+    b.close()
+
+
+def test_what_was_sent_before_the_end_is_received_before_it() -> None:
+    a, b = pair()
+    a.send(b"last words")
+    a.close()
+    assert b.receive() == (bytearray(b"last words"), [])
+    assert b.receive() is None
+    b.close()
+
+
+def test_a_message_cut_short_is_the_end() -> None:
+    ours, theirs = Channel.pair()
+    theirs.send(b"\xff\x00\x00\x00\x00half")
+    theirs.close()
+    assert ours.receive() is None
+    ours.close()
+
+
+def test_closing_wakes_a_receiver() -> None:
+    a, b = pair()
+    got: list[object] = []
+    thread = threading.Thread(target=lambda: got.append(a.receive()))
+    thread.start()
+    b.close()
+    thread.join(10)
+    assert got == [None]
+    a.close()
