@@ -7,6 +7,7 @@ A seam is an instance of a class made of the processor's own class, so `isinstan
 method stay what they were.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -29,15 +30,6 @@ class Seam:
     def forget(self) -> None:
         """Begin a pipeline call."""
         self.seen_ranges = set()
-
-    def value_range(self) -> tuple[float, float]:
-        """Floats that mean black and white in what was handed out; MediaContractError unless there is one such pair."""
-        if len(self.seen_ranges) != 1:
-            raise MediaContractError(
-                "the pipeline's output breaks the media contract: its processor was asked for device output with "
-                f"{len(self.seen_ranges)} value ranges in one call; expected one"
-            )
-        return next(iter(self.seen_ranges))
 
     def postprocess(self, image: Any, output_type: str = "pil", *args: Any, **kwargs: Any) -> Any:
         """`image` [B, C, H, W] itself for "device", the parent's answer otherwise.
@@ -68,6 +60,20 @@ def _unit(picture: torch.Tensor, denormalize: bool) -> torch.Tensor:
     """`picture` as float32 in 0..1; `denormalize` says that it is in -1..1 now."""
     wide = picture.float()
     return (wide * 0.5 + 0.5).clamp_(0, 1) if denormalize else wide
+
+
+def value_range(seams: Iterable[Seam]) -> tuple[float, float]:
+    """Floats that mean black and white in what `seams` handed out since `forget`.
+
+    MediaContractError unless there is exactly one such pair: the tensor could not be read.
+    """
+    ranges = set().union(*(seam.seen_ranges for seam in seams))
+    if len(ranges) != 1:
+        raise MediaContractError(
+            "the pipeline's output breaks the media contract: its processor handed out device tensors with "
+            f"{len(ranges)} value ranges in one call; expected one"
+        )
+    return next(iter(ranges))
 
 
 def install(pipeline: Any, processor_class: type) -> list[Seam]:

@@ -1,0 +1,107 @@
+"""The runner for diffusers: requests in, checked media on the device out.
+
+requests ──plan──> calls ──pipeline──> seam ──> media_of ──check──> split ──> one Media per request
+"""
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.errors import EngineError, ForwardError, OmniGenError
+from omni_cli.media import Media
+from omni_cli.request import GenerationRequest, PlannedRequest
+from omni_cli.transport.messages import Loaded
+from omni_cli.worker.adapters import Adapters
+from omni_cli.worker.calls import Call, per_sample, plan
+from omni_cli.worker.collect import check_size, media_of, split
+from omni_cli.worker.loader import LoadedPipeline, load
+from omni_cli.worker.seam import DEVICE, value_range
+from omni_cli.worker.steps import Steps
+
+
+class DiffusersRunner:
+    """Runs one diffusers pipeline on one device (see `protocol.Runner`)."""
+
+    def __init__(self) -> None:
+        self._loaded: LoadedPipeline | None = None
+        self._adapters: Adapters | None = None
+
+    @property
+    def _model(self) -> LoadedPipeline:
+        if self._loaded is None:
+            raise EngineError("no model is loaded")
+        return self._loaded
+
+    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+        """Load `model`, in place of the one before."""
+        self.close()
+        loaded = load(model, report)
+        self._loaded, self._adapters = loaded, Adapters(loaded.pipeline)
+        return Loaded(info=loaded.info, card=loaded.card, device=str(loaded.device), versions=loaded.versions)
+
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+    ) -> list[Media]:
+        """One Media per request; see the protocol. What a pipeline raises becomes ForwardError."""
+        calls = plan(requests, self._model.card)
+        steps = Steps(len(calls), on_step, stop)
+        medias: list[Media] = []
+        owners: list[int] = []
+        for call in calls:
+            request = requests[call.owners[0]].request
+            steps.next_call()
+            medias.append(self._run(call, request, steps))
+            owners.extend(call.owners)
+        return split(medias, owners, len(requests))
+
+    def _run(self, call: Call, request: GenerationRequest, steps: Steps) -> Media:
+        """One invocation of the pipeline."""
+        model, card = self._model, self._model.card
+        if self._adapters is not None:
+            self._adapters.use(request.lora or ())
+        keywords = call.shared | per_sample(call.samples)
+        keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1)
+        for seam in model.seams:
+            seam.forget()
+        output = _invoke(model.pipeline, keywords | {"output_type": card.output_type})
+        device_range = value_range(model.seams) if card.output_type == DEVICE else None
+        media = media_of(output, card, device_range, len(call.samples))
+        frames = request.num_frames if "num_frames" in card.parameters else None
+        check_size(media, request.height, request.width, frames)
+        return media
+
+    def synchronize(self) -> None:
+        """Return when the device has done all its work."""
+        if self._model.device.type != "cpu":
+            torch.accelerator.synchronize(self._model.device)
+
+    def sleep(self) -> None:
+        """Move the weights to host memory; the cache of the allocator is the caller's to empty."""
+        self._model.pipeline.to("cpu")
+
+    def wake_up(self) -> None:
+        """Move the weights back."""
+        self._model.pipeline.to(self._model.device)
+
+    def close(self) -> None:
+        """Drop the model; harmless without one."""
+        self._loaded = self._adapters = None
+        gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time
+
+
+def _invoke(pipeline: Any, keywords: dict[str, Any]) -> Any:
+    """Call the pipeline. Our own errors pass, anything else becomes ForwardError with its cause."""
+    try:
+        with torch.inference_mode():
+            return pipeline(**keywords)
+    except OmniGenError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise ForwardError(
+            f"out of device memory: {error}; try a smaller size, fewer frames or --batch-size 1"
+        ) from error
+    except Exception as error:  # boundary: a pipeline may raise anything, and it fails these requests alone
+        raise ForwardError(f"{type(pipeline).__name__}: {type(error).__name__}: {error}") from error
