@@ -1,0 +1,83 @@
+"""The fingerprint: one hash of everything that changes a request's pixels, the same on every machine and day.
+
+In: the resolved request (without id, names and input paths), the seeds, the bytes of its inputs, the model, the card's
+constant keywords, the major versions of the libraries that compute, the format and the lossy settings of its encoder.
+Out: how it is run (async or not, batch size, workers, device, transport) and what only changes a file's wrapping
+(PNG compression, metadata).
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from omni_cli.config import OutputConfig, RunConfig
+from omni_cli.models.cards import Card
+from omni_cli.planner.contents import Contents
+from omni_cli.request import Adapter, GenerationRequest, ModelInfo
+
+VERSION = 1
+
+_LIBRARIES = ("torch", "diffusers", "transformers")
+
+
+class Fingerprinter:
+    """Fingerprints of the requests of one run."""
+
+    def __init__(self, config: RunConfig, card: Card, info: ModelInfo, versions: Mapping[str, str]) -> None:
+        """For the model `info`, loaded as `config.model` says, under the library `versions` ("torch" → "2.9.1", ...)."""
+        self._output = config.output
+        self._contents = Contents()
+        self._run = {
+            "version": VERSION,
+            "model": info,
+            "variant": config.model.variant,
+            "config": config.model.config,
+            "call": card.call,
+            "majors": {name: versions[name].split(".")[0] for name in _LIBRARIES if name in versions},
+        }
+
+    def fingerprint(self, request: GenerationRequest, seeds: Sequence[int]) -> str:
+        """SHA-256 in hex for the resolved `request`. Raises OSError if an input cannot be read."""
+        facts = {
+            "run": self._run,
+            "request": self._without_names(request),
+            "seeds": seeds,
+            "encoding": _encoding(request.format, self._output),
+        }
+        return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
+
+    def _without_names(self, request: GenerationRequest) -> GenerationRequest:
+        """`request` with inputs by content and without what is named elsewhere. Unsaid fields are not encoded at all."""
+        image = request.image
+        return msgspec.structs.replace(
+            request,
+            id=None,
+            output=None,
+            seed=None,
+            num_outputs=None,
+            image=[self._content(path) for path in image] if isinstance(image, list) else self._content_or_none(image),
+            last_image=self._content_or_none(request.last_image),
+            mask=self._content_or_none(request.mask),
+            video=self._content_or_none(request.video),
+            lora=request.lora and [Adapter(path=self._content(a.path), weight=a.weight) for a in request.lora],
+        )
+
+    def _content_or_none(self, path: str | None) -> str | None:
+        return None if path is None else self._content(path)
+
+    def _content(self, path: str) -> str:
+        """The hash of what `path` holds; what is not an absolute path names something on a hub and stands for itself."""
+        return f"sha256:{self._contents.digest(path)}" if Path(path).is_absolute() else path
+
+
+def _encoding(form: str | None, output: OutputConfig) -> dict[str, object]:
+    """The settings that change decoded pixels of a lossy format."""
+    match form:
+        case "jpeg" | "webp":
+            return {"quality": output.quality}
+        case "mp4" | "webm":
+            return {"crf": output.crf, "preset": output.encoder_preset, "encoder": output.encoder}
+        case _:
+            return {}

@@ -1,0 +1,45 @@
+"""Where files will really land: no link inside the output folder may lead a file out of it."""
+
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from omni_cli.planner.naming import MAX_PATH_BYTES
+
+
+class Places:
+    """The output folder as it is on disk now; it need not exist yet."""
+
+    def __init__(self, output_dir: str) -> None:
+        """Under `output_dir`, whose own links are followed."""
+        self._root = os.path.realpath(output_dir)
+        self._parent_fault = lru_cache(maxsize=1024)(self._look_at_parent)
+
+    def fault(self, path: str) -> str:
+        """Why a file cannot be placed at `path`, relative to the output folder; "" if it can."""
+        target = f"{self._root.rstrip('/')}/{path}"
+        if len(os.fsencode(target)) > MAX_PATH_BYTES:
+            return f"makes a path of more than {MAX_PATH_BYTES} bytes"
+        fault = self._parent_fault(target.rpartition("/")[0] or "/")
+        if fault:
+            return fault
+        try:
+            mode = os.lstat(target).st_mode
+        except OSError:
+            return ""
+        if stat.S_ISDIR(mode):
+            return "is a folder there already"
+        # Placing a file replaces a link itself, never what it points to.
+        return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "is a device, pipe or socket there already"
+
+    def _look_at_parent(self, parent: str) -> str:
+        """Why no file can be placed in the folder `parent`."""
+        real = os.path.realpath(parent)
+        if os.path.commonpath([real, self._root]) != self._root:
+            return "leaves the output folder through a symbolic link"
+        existing = Path(real)
+        while not existing.exists():
+            existing = existing.parent
+        inside = existing.is_relative_to(self._root)
+        return "needs a folder where a file is already" if inside and not existing.is_dir() else ""

@@ -1,0 +1,175 @@
+"""Planning, in two walks over the same prompt file: one finds every problem, one makes the plan. Both are streams.
+
+rows ── check_all ──> PromptFileError with all problems, or how many requests are this run's
+rows ── plan_all ───> PlannedRequest, PlannedRequest, ...  ── batches ──> pipeline calls
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from omni_cli.config import RunConfig
+from omni_cli.errors import Problem, PromptFileError, UsageError
+from omni_cli.models.cards import Card
+from omni_cli.planner.batches import batch_key
+from omni_cli.planner.checks import card_problems
+from omni_cli.planner.claims import Claims
+from omni_cli.planner.files import file_names
+from omni_cli.planner.fingerprint import Fingerprinter
+from omni_cli.planner.inputs import Inputs
+from omni_cli.planner.located import Located
+from omni_cli.planner.naming import Misnamed
+from omni_cli.planner.places import Places
+from omni_cli.planner.resolve import Resolved, resolve
+from omni_cli.planner.seeds import sample_seeds
+from omni_cli.planner.template import NameTemplate
+from omni_cli.prompts.shown import quoted
+from omni_cli.request import ModelInfo, PlannedRequest
+
+MAX_PROBLEMS = 1000
+"""Problems that are listed; the rest is counted."""
+
+
+class Planner:
+    """Checks and plans the requests of one run.
+
+    `base` is where relative input paths start: the prompt file's folder, the working folder for stdin. `info` and
+    `versions` are what the loaded model said of itself; checking needs neither.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        card: Card,
+        info: ModelInfo | None = None,
+        versions: Mapping[str, str] | None = None,
+        base: Path = Path(),
+    ) -> None:
+        """Raises UsageError for a name template, limit or shard that cannot be used."""
+        self._config, self._card, self._base = config, card, base
+        self._template = NameTemplate(config.output.name_template)
+        self._fingerprinter = None if info is None else Fingerprinter(config, card, info, versions or {})
+        self._claims, self._inputs, self._places = Claims(), Inputs(), Places(config.output.output_dir)
+        _check_selection(config)
+
+    def check(self, located: Located) -> list[Problem]:
+        """All problems of `located` that only planning can see. Remembers its id and files: check each request once."""
+        try:
+            resolved = resolve(located.request, located.index, self._config, self._card, self._base)
+        except Misnamed as error:
+            return [located.problem(error.field, error.message, error.allowed)]
+        except UsageError as error:
+            return [located.problem("format", str(error))]
+        return [
+            *card_problems(located, resolved, self._card),
+            *self._inputs.problems(located, resolved.request),
+            *self._name_problems(located, resolved),
+        ]
+
+    def plan(self, located: Located) -> PlannedRequest:
+        """The plan of a request that `check` found no problem with.
+
+        Raises PromptFileError if an input has become unreadable since, or the request was not checked and has a bad name.
+        """
+        assert self._fingerprinter is not None, "planning needs the loaded model's info"
+        try:
+            resolved = resolve(located.request, located.index, self._config, self._card, self._base)
+            seeds = self._seeds(resolved)
+            return PlannedRequest(
+                request=resolved.request,
+                index=located.index,
+                seeds=seeds,
+                files=self._files(located, resolved, seeds),
+                fingerprint=self._fingerprinter.fingerprint(resolved.request, seeds),
+                batch_key=batch_key(resolved.request, self._card),
+            )
+        except Misnamed as error:
+            raise PromptFileError([located.problem(error.field, error.message, error.allowed)]) from error
+        except OSError as error:
+            message = f"an input cannot be read: {quoted(str(error.filename))}: {error.strerror}"
+            raise PromptFileError([located.problem("", message)]) from error
+
+    def check_all(self, rows: Iterable[Located | Problem]) -> int:
+        """Check every row up to the limit; the number of requests that fall to this run's shard.
+
+        Raises PromptFileError with the problems of all rows, at most MAX_PROBLEMS of them and a count of the rest.
+        """
+        problems: list[Problem] = []
+        more, count = 0, 0
+        for row in self._limited(rows):
+            found = [row] if isinstance(row, Problem) else self.check(row)
+            room = MAX_PROBLEMS - len(problems)
+            problems += found[:room]
+            more += len(found[room:])
+            count += not isinstance(row, Problem) and self._in_shard(row)
+        if more:
+            problems.append(Problem(problems[-1].source, 0, 0, "", f"and {more} more problems"))
+        if problems:
+            raise PromptFileError(problems)
+        return count
+
+    def plan_all(self, rows: Iterable[Located | Problem]) -> Iterator[PlannedRequest]:
+        """The plans of this run's limit and shard, one by one. Raises PromptFileError at a row that is a problem."""
+        for row in self._limited(rows):
+            if isinstance(row, Problem):
+                raise PromptFileError([row])
+            if self._in_shard(row):
+                yield self.plan(row)
+
+    def _limited(self, rows: Iterable[Located | Problem]) -> Iterator[Located | Problem]:
+        """`rows` up to the one that completes the limit, and not one further: the source may be a slow pipe."""
+        limit = self._config.limit
+        for row in rows:
+            if limit is not None and not isinstance(row, Problem) and row.index >= limit - 1:
+                if row.index == limit - 1:
+                    yield row
+                return
+            yield row
+
+    def _in_shard(self, row: Located) -> bool:
+        """True for every N-th row from the I-th: shards differ by at most one request, and one does not shift another."""
+        if self._config.shard is None:
+            return True
+        number, of = self._config.shard
+        return row.index % of == number - 1
+
+    def _seeds(self, resolved: Resolved) -> tuple[int, ...]:
+        request = resolved.request
+        assert request.id is not None
+        assert request.num_outputs is not None
+        return sample_seeds(request.seed, request.num_outputs, self._config.seed, request.id)
+
+    def _files(self, located: Located, resolved: Resolved, seeds: tuple[int, ...]) -> tuple[str, ...]:
+        return file_names(resolved.request, located.index, seeds, self._template, resolved.form.extension)
+
+    def _name_problems(self, located: Located, resolved: Resolved) -> Iterator[Problem]:
+        """A second id, or a file that cannot be placed, or that another request has."""
+        assert resolved.request.id is not None
+        first = self._claims.claim_id(resolved.request.id, located.line)
+        if first is not None:
+            yield located.problem(
+                "id", f"{quoted(resolved.request.id)} is already the id of line {first}", "ids must differ"
+            )
+            return
+        field = "id" if located.request.output is None else "output"
+        try:
+            files = self._files(located, resolved, self._seeds(resolved))
+        except Misnamed as error:
+            yield located.problem(error.field, error.message, error.allowed)
+            return
+        for path in files:
+            fault = self._places.fault(path)
+            first = None if fault else self._claims.claim_file(path, located.line)
+            if fault or first is not None:
+                reason = fault or f"clashes with a file of line {first}; names are compared without case"
+                yield located.problem(
+                    field, f"the file {quoted(path, 200)} {reason}", "give it another name with output"
+                )
+                return
+
+
+def _check_selection(config: RunConfig) -> None:
+    if config.limit is not None and config.limit < 1:
+        raise UsageError(f"--limit {config.limit}: must be 1 or more")
+    if config.shard is not None and not 1 <= config.shard[0] <= config.shard[1]:
+        number, of = config.shard
+        raise UsageError(f"--shard {number}/{of}: must be I/N with 1 <= I <= N")

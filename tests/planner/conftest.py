@@ -1,0 +1,92 @@
+"""A request with a place, and a planner over a folder, for the tests of planning."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from omni_cli.config import ModelConfig, OutputConfig, RunConfig
+from omni_cli.errors import Problem
+from omni_cli.media import Kind
+from omni_cli.models.cards import Card, SizeRule
+from omni_cli.planner import Planner
+from omni_cli.request import GenerationRequest, ModelInfo
+
+
+@dataclass(frozen=True)
+class Row:
+    """A located request whose fields all stand in column 7."""
+
+    request: GenerationRequest
+    index: int = 0
+
+    @property
+    def line(self) -> int:
+        return self.index + 1
+
+    def problem(self, field: str, message: str, allowed: str = "") -> Problem:
+        return Problem("prompts.jsonl", self.line, 7, field, message, allowed)
+
+
+@pytest.fixture
+def ask():
+    """ask(index=3, id="a", ...) gives a located request; a prompt is added unless one is given."""
+
+    def make(index: int = 0, **fields) -> Row:
+        return Row(GenerationRequest(**{"prompt": "a red circle", **fields}), index)
+
+    return make
+
+
+@pytest.fixture
+def card():
+    """A video card with the rules of Wan."""
+    return Card(
+        pipeline="WanPipeline",
+        kind=Kind.VIDEO,
+        sizes=SizeRule(multiple=16, frame_step=4, frame_offset=1),
+        defaults=GenerationRequest(
+            height=64, width=64, num_frames=9, fps=8.0, num_inference_steps=8, guidance_scale=3.0
+        ),
+        batchable=True,
+        parameters=(
+            "prompt",
+            "negative_prompt",
+            "height",
+            "width",
+            "num_frames",
+            "num_inference_steps",
+            "guidance_scale",
+            "max_sequence_length",
+        ),
+    )
+
+
+@pytest.fixture
+def image_card():
+    """An image-to-image card."""
+    return Card(
+        pipeline="FluxPipeline",
+        kind=Kind.IMAGE,
+        batchable=True,
+        parameters=("prompt", "prompt_2", "height", "width", "image", "mask_image", "strength"),
+    )
+
+
+INFO = ModelInfo(id="demo", revision="abc", pipeline="WanPipeline", dtype="float32")
+VERSIONS = {"torch": "2.13.0", "diffusers": "0.42.1", "transformers": "5.1.0"}
+
+
+@pytest.fixture
+def planner(tmp_path, card):
+    """planner(seed=1, output={...}, defaults={...}, card=..., info=..., versions=...) over tmp_path/out, inputs from tmp_path."""
+
+    def make(*, output=None, defaults=None, model=None, info=INFO, versions=VERSIONS, card=card, **config) -> Planner:
+        run = RunConfig(
+            model=ModelConfig(**(model or {})),
+            output=OutputConfig(output_dir=str(tmp_path / "out"), **(output or {})),
+            defaults=GenerationRequest(**(defaults or {})),
+            **config,
+        )
+        return Planner(run, card, info, versions, base=tmp_path)
+
+    return make
