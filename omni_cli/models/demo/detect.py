@@ -1,0 +1,163 @@
+"""Looks at decoded frames and says what they show: the judge of the demo model's obedience.
+
+Numpy only, and strict: what does not fit is "unclear", never the nearest guess. A clip is read as an opaque shape on
+a plain background: each pixel is some share of one colour over the other, and the shares are compared with a circle, a
+square and a triangle of the same area and centre.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omni_cli.models.demo.scenes import RGB, SHAPES, Scene, growth, travel
+
+UNCLEAR = "unclear"
+
+COLOUR_TOLERANCE = 45.0
+"""Largest distance in RGB, 0-255, between a measured colour and the named one."""
+LEAST_OVERLAP, LEAST_LEAD = 0.88, 0.02
+"""Intersection over union with the best template, and how far the second best must be behind."""
+LARGEST_STRAY = 0.08
+"""Largest share of the shape's area that may lie off its template's neighbourhood or be of another colour."""
+MOVED, RESTED = 0.5, 0.35
+"""Least share of the drawn travel that counts as motion, and the most that counts as rest."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a clip shows; each field a name from `scenes` or "unclear". A single image has no motion: None."""
+
+    foreground: str
+    background: str
+    shape: str
+    motion: str | None
+
+
+def detect(frames: NDArray[np.uint8]) -> Seen:
+    """Reads one clip: uint8 [T, H, W, 3], RGB."""
+    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
+        raise ValueError(f"frames must be uint8 [T, H, W, 3], not {frames.dtype} {list(frames.shape)}")
+    pixels = frames.astype(np.float64)
+    background = _border_colour(pixels)
+    foreground = _shape_colour(pixels, background)
+    motion = None if len(frames) == 1 else UNCLEAR
+    if foreground is None:
+        return Seen(UNCLEAR, _name(background), UNCLEAR, motion)
+    share, stray = _shares(pixels, background, foreground)
+    shapes = [_shape(one, off) for one, off in zip(share, stray, strict=True)]
+    if motion is not None:
+        motion = _motion(share)
+    return Seen(_name(foreground), _name(background), _majority(shapes), motion)
+
+
+def obedience(pairs: Iterable[tuple[Scene, Seen]]) -> dict[str, float]:
+    """Share of pairs, 0..1, whose attribute is as asked; "all" counts those right in every one.
+
+    Motion is judged where there can be one; a set of single images has no such entry.
+    """
+    right: dict[str, list[bool]] = {"foreground": [], "background": [], "shape": [], "motion": [], "all": []}
+    for asked, seen in pairs:
+        moves = [seen.motion == asked.motion] if seen.motion is not None else []
+        flags = [seen.foreground == asked.foreground, seen.background == asked.background, seen.shape == asked.shape]
+        for name, flag in zip(("foreground", "background", "shape"), flags, strict=True):
+            right[name].append(flag)
+        right["motion"] += moves
+        right["all"].append(all(flags + moves))
+    return {name: sum(flags) / len(flags) for name, flags in right.items() if flags}
+
+
+def _border_colour(pixels: Floats) -> Floats:
+    border = [pixels[:, :2], pixels[:, -2:], pixels[:, :, :2], pixels[:, :, -2:]]
+    return np.asarray(np.median(np.concatenate([b.reshape(-1, 3) for b in border]), axis=0))
+
+
+def _shape_colour(pixels: Floats, background: Floats) -> Floats | None:
+    """Median colour of what is clearly not background and at least two pixels inside; None if there is no such area."""
+    other = np.linalg.norm(pixels - background, axis=-1) > 40
+    inner = _erode(_erode(other))
+    if inner.mean() < 0.005:
+        return None
+    return np.asarray(np.median(pixels[inner], axis=0))
+
+
+def _name(colour: Floats) -> str:
+    distance = {name: float(np.linalg.norm(colour - rgb)) for name, rgb in RGB.items()}
+    best = min(distance, key=distance.__getitem__)
+    return best if distance[best] <= COLOUR_TOLERANCE else UNCLEAR
+
+
+def _shares(pixels: Floats, background: Floats, foreground: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The shape's share of each pixel, 0..1, and where a third colour is: both [T, H, W].
+
+    Lines up to two pixels wide are no third colour: that is what halved chroma resolution makes of an edge.
+    """
+    axis = foreground - background
+    along = (pixels - background) @ axis / (axis @ axis)
+    off = np.linalg.norm(pixels - background - along[..., None] * axis, axis=-1)
+    return np.clip(along, 0, 1), _erode((off > 60) | (along < -0.4) | (along > 1.4))
+
+
+def _erode(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Without the pixels that touch, by a side or by the frame's edge, one outside the mask: [T, H, W]."""
+    padded = np.pad(mask, ((0, 0), (1, 1), (1, 1)))
+    inner = mask & padded[:, :-2, 1:-1] & padded[:, 2:, 1:-1] & padded[:, 1:-1, :-2] & padded[:, 1:-1, 2:]
+    return np.asarray(inner)
+
+
+def _shape(share: Floats, stray: NDArray[np.bool_]) -> str:
+    """The template that one frame's shares, float [H, W], overlap with best; unclear below the limits."""
+    share = np.where(share < 0.15, 0.0, share)
+    area = share.sum()
+    if area < 0.01 * share.size or stray.sum() > LARGEST_STRAY * area:
+        return UNCLEAR
+    y, x = np.indices(share.shape)
+    cx, cy = (share * x).sum() / area, (share * y).sum() / area
+    overlaps = {}
+    for name in SHAPES:
+        template = np.clip(0.5 - _distance(name, x - cx, y - cy, area), 0, 1)
+        overlaps[name] = float(np.minimum(share, template).sum() / np.maximum(share, template).sum())
+    second, best = sorted(overlaps, key=overlaps.__getitem__)[-2:]
+    clear = overlaps[best] >= LEAST_OVERLAP and overlaps[best] - overlaps[second] >= LEAST_LEAD
+    return best if clear else UNCLEAR
+
+
+def _distance(shape: str, dx: Floats, dy: Floats, area: float) -> Floats:
+    """Signed distance in pixels to a shape of `area` whose centroid is the origin."""
+    if shape == "circle":
+        return np.hypot(dx, dy) - np.sqrt(area / np.pi)
+    if shape == "square":
+        return np.maximum(np.abs(dx), np.abs(dy)) - np.sqrt(area) / 2
+    inradius = np.sqrt(area / (3 * np.sqrt(3)))
+    return np.maximum(np.sqrt(3) / 2 * np.abs(dx) - 0.5 * dy, dy) - inradius
+
+
+def _majority(shapes: list[str]) -> str:
+    """The shape of more than three quarters of the frames."""
+    best = max(set(shapes), key=shapes.count)
+    return best if shapes.count(best) > 0.75 * len(shapes) else UNCLEAR
+
+
+def _motion(share: Floats) -> str:
+    """Names the one change, of place or size, that the straight line through all frames shows."""
+    frames, height, width = share.shape
+    area = share.sum(axis=(1, 2))
+    if area.min() < 0.005 * height * width:
+        return UNCLEAR
+    y, x = np.indices((height, width))
+    tracks = {
+        ("right", "left"): (share * x).sum(axis=(1, 2)) / area / width / travel(frames),
+        ("down", "up"): (share * y).sum(axis=(1, 2)) / area / height / travel(frames),
+        ("growing", "shrinking"): np.log(area) / 2 / growth(frames),
+    }
+    clock = np.linspace(-0.5, 0.5, frames)
+    change = {names: float(clock @ track / (clock @ clock)) for names, track in tracks.items()}
+    (names, strongest), *rest = sorted(change.items(), key=lambda item: -abs(item[1]))
+    if abs(strongest) <= RESTED:
+        return "still"
+    if abs(strongest) < MOVED or any(abs(value) > RESTED for _, value in rest):
+        return UNCLEAR
+    return names[0] if strongest > 0 else names[1]

@@ -1,0 +1,121 @@
+"""Muon for matrices and convolutions, AdamW for the rest, one schedule, and a moving average.
+
+`torch.optim.Muon` takes 2-D parameters one by one; here kernels are flattened to matrices, and matrices of one
+shape are orthogonalized together, which on a CPU is the difference between a cheap step and a slow one.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Quintic Newton-Schulz iteration, from Keller Jordan's Muon."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalized; steps scaled to AdamW's root mean square (0.2), so one rate suits both."""
+
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    by_shape[p.flatten(1).shape].append(p)
+            for shape, params in by_shape.items():
+                updates = orthogonalize(torch.stack(self._nesterov(params, group["momentum"])))
+                scale = 0.2 * math.sqrt(max(shape))
+                torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+                steps = [update.view_as(p) for p, update in zip(params, updates, strict=True)]
+                torch._foreach_add_(params, steps, alpha=-group["lr"] * scale)
+
+    def _nesterov(self, params: list[Tensor], momentum: float) -> list[Tensor]:
+        for p in params:
+            if not self.state[p]:
+                self.state[p]["momentum"] = torch.zeros_like(p)
+        buffers = [self.state[p]["momentum"] for p in params]
+        grads = [p.grad for p in params if p.grad is not None]
+        torch._foreach_lerp_(buffers, grads, 1 - momentum)
+        return [g.flatten(1) for g in torch._foreach_lerp(grads, buffers, momentum)]
+
+
+def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
+    """Nearest semi-orthogonal matrices, roughly: float32 [N, rows, columns] -> the same, by way of bfloat16."""
+    a, b, c = _COEFFICIENTS
+    wide = matrices.mT if matrices.size(-2) > matrices.size(-1) else matrices
+    x = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return (x.mT if matrices.size(-2) > matrices.size(-1) else x).float().contiguous()
+
+
+class Trainer:
+    """Both optimizers of some modules, their schedule and the moving average that ships.
+
+    The rate warms up over `warmup` steps, then follows a cosine over `progress` (0..1) down to a twentieth.
+    """
+
+    def __init__(self, modules: nn.ModuleDict, lr: float, ema: float, warmup: int = 50):
+        self.modules, self.lr, self.ema_decay, self.warmup, self.steps = modules, lr, ema, warmup, 0
+        self.params = {n: p for n, p in modules.named_parameters() if p.requires_grad}
+        matrices = [p for n, p in self.params.items() if _is_matrix(n, p)]
+        others = [p for n, p in self.params.items() if not _is_matrix(n, p)]
+        self.optimizers = [
+            Muon(matrices, lr),
+            torch.optim.AdamW(others, lr, betas=(0.9, 0.99), weight_decay=0.0),
+        ]
+        self.ema = {n: p.detach().clone() for n, p in self.params.items()}
+
+    def step(self, loss: Tensor, progress: float) -> float:
+        """One step down `loss`; gives back the gradient's norm. A gradient that is not finite changes nothing."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = float(nn.utils.clip_grad_norm_(self.params.values(), 1.0))
+        if not math.isfinite(norm):
+            return norm
+        self.steps += 1
+        cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.lr * cosine * min(1.0, self.steps / self.warmup)
+            optimizer.step()
+        decay = min(self.ema_decay, self.steps / (self.steps + 10))
+        torch._foreach_lerp_(list(self.ema.values()), [p.detach() for p in self.params.values()], 1 - decay)
+        return norm
+
+    def swap_ema(self) -> None:
+        """Exchanges the weights with their moving average; call it twice to come back."""
+        for name, p in self.params.items():
+            p.data, self.ema[name] = self.ema[name], p.data
+
+    def state_dict(self) -> dict[str, object]:
+        """All that `load_state_dict` needs to go on as if nothing had happened."""
+        return {
+            "modules": self.modules.state_dict(),
+            "ema": self.ema,
+            "steps": self.steps,
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.modules.load_state_dict(state["modules"])  # type: ignore[arg-type]
+        self.ema = state["ema"]  # type: ignore[assignment]
+        self.steps = state["steps"]  # type: ignore[assignment]
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):  # type: ignore[call-overload]
+            optimizer.load_state_dict(saved)
+
+
+def _is_matrix(name: str, p: Tensor) -> bool:
+    """Whether Muon should have it: embeddings, tables, biases and gains are AdamW's."""
+    gains = ("embed_tokens", "shared", "scale_shift_table", "relative_attention_bias", "gamma")
+    return p.ndim >= 2 and p.flatten(1).size(1) > 1 and not any(word in name for word in gains)
