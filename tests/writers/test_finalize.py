@@ -1,0 +1,95 @@
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from omni_cli.errors import MediaContractError
+from omni_cli.media import LEVELS, NORMALIZED, UNIT, ColorModel, Kind, MediaHeader
+from omni_cli.writers.finalize import Frames, frames_view, samples, to_levels
+
+
+def header(shape: tuple[int, ...], **fields: object) -> MediaHeader:
+    facts = {"kind": Kind.VIDEO, "dtype": "uint8", "color": ColorModel.RGB, "value_range": LEVELS} | fields
+    return MediaHeader(shape=shape, **facts)  # type: ignore[arg-type]
+
+
+def test_uint8_payload_is_viewed_not_copied() -> None:
+    buffer = bytearray(2 * 3 * 4 * 5 * 3)
+    parts = samples(header((2, 3, 4, 5, 3)), memoryview(buffer))
+    frames = [list(part) for part in parts]
+    buffer[3 * 4 * 5 * 3] = 9
+    assert [len(part) for part in parts] == [3, 3]
+    assert frames[1][0][0, 0, 0] == 9
+    assert frames[1][0].shape == (4, 5, 3)
+    assert frames[1][0].flags.c_contiguous
+    assert (parts[0].height, parts[0].width, parts[0].channels) == (4, 5, 3)
+
+
+def test_float_payload_gives_the_bytes_of_diffusers_np_output_rounded() -> None:
+    import torch
+    from diffusers.image_processor import VaeImageProcessor
+
+    halves = (np.arange(0, 511, dtype=np.float32) / 510 - 0.5) * 2
+    values = np.concatenate([np.linspace(-1.2, 1.2, 300_000, dtype=np.float32), halves])
+    values = np.concatenate([values, np.nextafter(halves, -2), np.nextafter(halves, 2)]).astype(np.float32)
+    values = values[: values.size // 3 * 3].reshape(1, -1, 1, 3)
+    tensor = torch.from_numpy(values).permute(0, 3, 1, 2)
+    theirs = (VaeImageProcessor().postprocess(tensor, output_type="np") * 255).round().astype("uint8")
+
+    facts = header((1, *values.shape), kind=Kind.IMAGE, dtype="float32", value_range=NORMALIZED)
+    (ours,) = samples(facts, values.tobytes())
+    assert np.array_equal(next(iter(ours)), theirs[0])
+
+
+@pytest.mark.parametrize(
+    ("value_range", "values"),
+    [(NORMALIZED, [-1, 0, 1, 5]), (UNIT, [0, 0.5, 1, 3]), (LEVELS, [0, 127.5, 255, 999]), ((-2.0, 2.0), [-2, 0, 2, 6])],
+)
+def test_any_value_range_is_clamped_and_rounded_half_to_even(
+    value_range: tuple[float, float], values: list[float]
+) -> None:
+    levels = to_levels(np.array(values, np.float32), value_range)
+    assert levels.tolist() == [0, 128, 255, 255]  # 127.5 to even
+
+
+def test_values_that_are_no_numbers_become_levels_without_a_warning() -> None:
+    assert to_levels(np.array([np.nan, np.inf, -np.inf], np.float32), NORMALIZED).tolist() == [0, 255, 0]
+
+
+def test_conversion_leaves_the_payload_as_it_was() -> None:
+    payload = np.full((1, 2, 2, 2, 3), 0.25, np.float32)
+    for value_range in (NORMALIZED, UNIT, LEVELS):
+        (frames,) = samples(header(payload.shape, dtype="float32", value_range=value_range), memoryview(payload))
+        first, again = list(frames), list(frames)
+        assert np.array_equal(first, again)
+    assert (payload == 0.25).all()
+
+
+def test_walking_a_float_clip_holds_one_frame_at_a_time(tmp_path: Path) -> None:
+    clip = np.lib.format.open_memmap(tmp_path / "clip.npy", "w+", np.float32, (64, 64, 64, 3))
+    frames = Frames(clip, Kind.VIDEO, ColorModel.RGB, NORMALIZED)
+    tracemalloc.start()
+    assert sum(int(frame[0, 0, 0]) for frame in frames) == 64 * 128
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * clip[0].nbytes
+
+
+@pytest.mark.parametrize(
+    ("facts", "nbytes", "rule"),
+    [
+        (header((1, 2, 4, 4, 3)), 95, "needs 96 bytes, 95 arrived"),
+        (header((1, 2, 4, 4, 3)), 97, "needs 96 bytes, 97 arrived"),
+        (header((1, 2, 4, 4, 3), dtype="float16"), 192, "dtype must be uint8 or float32"),
+        (header((2, 4, 4, 3)), 96, r"\[N, T, H, W, C\]"),
+        (header((1, 0, 4, 4, 3)), 0, "at least 1"),
+        (header((1, 2, 4, 4, 4)), 128, "axis C must hold 3 channels"),
+        (header((1, 2, 4, 4, 3), kind=Kind.IMAGE), 96, "one frame"),
+        (header((1, 2, 4, 4, 3), dtype="float32", value_range=(1.0, 1.0)), 384, "is empty"),
+        (header((1, 2, 4, 4, 3), kind=Kind.AUDIO), 96, "audio has no frames"),
+    ],
+)
+def test_header_and_bytes_that_disagree_are_refused_by_name(facts: MediaHeader, nbytes: int, rule: str) -> None:
+    with pytest.raises(MediaContractError, match=rule):
+        frames_view(facts, bytes(nbytes))
