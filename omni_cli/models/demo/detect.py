@@ -15,10 +15,12 @@ from omni_cli.models.demo.scenes import RGB, SHAPES, Scene, growth, travel
 
 UNCLEAR = "unclear"
 
-COLOUR_TOLERANCE = 45.0
+COLOUR_TOLERANCE = 40.0
 """Largest distance in RGB, 0-255, between a measured colour and the named one."""
 LEAST_OVERLAP, LEAST_LEAD = 0.88, 0.02
 """Intersection over union with the best template, and how far the second best must be behind."""
+SHARPEN = 3.0
+"""Edges this much steeper: codecs soften them, which moves no edge but would cost overlap."""
 LARGEST_STRAY = 0.08
 """Largest share of the shape's area that may lie off its template's neighbourhood or be of another colour."""
 MOVED, RESTED = 0.5, 0.35
@@ -91,14 +93,14 @@ def _name(colour: Floats) -> str:
 
 
 def _shares(pixels: Floats, background: Floats, foreground: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """The shape's share of each pixel, 0..1, and where a third colour is: both [T, H, W].
+    """The shape's share of each pixel, 0..1, sharpened, and where a third colour is: both [T, H, W].
 
     Lines up to two pixels wide are no third colour: that is what halved chroma resolution makes of an edge.
     """
     axis = foreground - background
     along = (pixels - background) @ axis / (axis @ axis)
     off = np.linalg.norm(pixels - background - along[..., None] * axis, axis=-1)
-    return np.clip(along, 0, 1), _erode((off > 60) | (along < -0.4) | (along > 1.4))
+    return np.clip(SHARPEN * (along - 0.5) + 0.5, 0, 1), _erode((off > 60) | (along < -0.4) | (along > 1.4))
 
 
 def _erode(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -110,7 +112,6 @@ def _erode(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _shape(share: Floats, stray: NDArray[np.bool_]) -> str:
     """The template that one frame's shares, float [H, W], overlap with best; unclear below the limits."""
-    share = np.where(share < 0.15, 0.0, share)
     area = share.sum()
     if area < 0.01 * share.size or stray.sum() > LARGEST_STRAY * area:
         return UNCLEAR
@@ -127,12 +128,15 @@ def _shape(share: Floats, stray: NDArray[np.bool_]) -> str:
 
 def _distance(shape: str, dx: Floats, dy: Floats, area: float) -> Floats:
     """Signed distance in pixels to a shape of `area` whose centroid is the origin."""
+    distance: Floats
     if shape == "circle":
-        return np.hypot(dx, dy) - np.sqrt(area / np.pi)
-    if shape == "square":
-        return np.maximum(np.abs(dx), np.abs(dy)) - np.sqrt(area) / 2
-    inradius = np.sqrt(area / (3 * np.sqrt(3)))
-    return np.maximum(np.sqrt(3) / 2 * np.abs(dx) - 0.5 * dy, dy) - inradius
+        distance = np.hypot(dx, dy) - np.sqrt(area / np.pi)
+    elif shape == "square":
+        distance = np.maximum(np.abs(dx), np.abs(dy)) - np.sqrt(area) / 2
+    else:
+        inradius = np.sqrt(area / (3 * np.sqrt(3)))
+        distance = np.maximum(np.sqrt(3) / 2 * np.abs(dx) - 0.5 * dy, dy) - inradius
+    return distance
 
 
 def _majority(shapes: list[str]) -> str:
