@@ -80,7 +80,7 @@ def _defaults(pipeline: Any, kind: Kind) -> GenerationRequest:
     if kind is Kind.AUDIO:
         return GenerationRequest(**own)
     side = _side(pipeline)
-    for name in ("height", "width"):
+    for name in {"height", "width"} & parameters_of(pipeline).keys():
         own[name] = defaults.get(name) or getattr(pipeline, f"default_{name}", None) or side
     if kind is Kind.VIDEO:
         own["num_frames"] = defaults.get("num_frames") or getattr(pipeline, "default_frames", None)
