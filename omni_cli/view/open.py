@@ -102,6 +102,7 @@ def _console(outlet: Outlet, environ: Mapping[str, str]) -> Console:
         emoji=False,
         highlight=False,
         legacy_windows=False,
+        _environ=environ,  # size, terminal type and colours from the environment that was handed in
     )
 
 

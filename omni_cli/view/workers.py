@@ -136,9 +136,9 @@ class Workers:
         flight = self.flights.pop(event.result.id, None)
         if flight is None or event.result.status == "done" or flight.phase is not Phase.FORWARD:
             return
-        worker = self.get(flight.worker)
-        if flight.tone == worker.forwards:  # once for a batch
-            worker.lanes[Phase.FORWARD].append(Block(flight.since, event.at, FAILED))
+        lane = self.get(flight.worker).lanes[Phase.FORWARD]
+        if not lane or (lane[-1].tone, lane[-1].start) != (FAILED, flight.since):  # once for a batch
+            lane.append(Block(flight.since, event.at, FAILED))
 
     def of(self, number: int) -> Iterable[Flight]:
         """The worker's requests in flight, the oldest first."""
