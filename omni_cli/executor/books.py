@@ -158,6 +158,13 @@ class Books:
                 return ()
             return tuple(self._remove(call, output_id) for output_id in list(call.entries))
 
+    def drop_not_begun(self) -> tuple[Entry, ...]:
+        """Every call whose forward has not begun leaves the books."""
+        with self._lock:
+            calls = [call for call in self._calls.values() if call.state in (State.WAITING, State.SENT)]
+            self._waiting.clear()
+            return tuple(self._remove(call, output_id) for call in calls for output_id in list(call.entries))
+
     def worker_died(self, worker: int) -> tuple[Entry, ...]:
         """Requeue what the worker held, in order and in front; return the requests that have now died running too often.
 

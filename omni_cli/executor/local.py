@@ -83,15 +83,12 @@ class LocalExecutor:
 
     def cancel(self, handle: Handle) -> None:
         """Drop an unsent request; tell the worker if all requests of a sent call are given up."""
-        if handle.output_ready.cancel():
-            return
-        entry = self._books.finish(handle.output_id)
-        if entry is None:
-            return
-        _fail(entry.handle, RequestCancelled(f"request {handle.planned.id!r} was cancelled"))
-        call_gone = entry.rpc_id is not None and self._books.running(entry.rpc_id) is None
-        if call_gone and entry.worker is not None and entry.rpc_id is not None:
-            send(self._links[entry.worker].process.channel, m.Cancel(rpc_id=entry.rpc_id))
+        if not handle.output_ready.cancel() and (entry := self._books.finish(handle.output_id)):
+            self._give_up([entry])
+
+    def cancel_waiting(self) -> None:
+        """Give up every request whose forward has not begun, in the books and in the workers' inboxes."""
+        self._give_up(self._books.drop_not_begun())
 
     def collective_rpc(self, method: RpcMethod) -> list[m.Health | bool | None]:
         """Ask every worker and wait for all answers, in worker order."""
@@ -116,6 +113,11 @@ class LocalExecutor:
     def kill(self) -> None:
         """End the workers at once."""
         self._end(0.0)
+
+    def kill_workers(self) -> None:
+        """Kill the processes and nothing else; takes no lock."""
+        for link in self._links:
+            link.process.process.kill()
 
     def __enter__(self) -> Self:
         """The executor itself."""
@@ -189,6 +191,18 @@ class LocalExecutor:
         return self._books.next_deadline()
 
     # ── inside ──
+
+    def _give_up(self, entries: Sequence[Entry]) -> None:
+        """Resolve these requests as cancelled; a sent call that nobody waits for any more is cancelled in its worker."""
+        for entry in entries:
+            if not entry.handle.output_ready.cancel():
+                _fail(entry.handle, RequestCancelled(f"request {entry.handle.planned.id!r} was cancelled"))
+            handle = entry.handle
+            handle.compute_done.cancel()
+        for rpc_id, worker in {(entry.rpc_id, entry.worker) for entry in entries}:
+            if rpc_id is not None and worker is not None and self._books.running(rpc_id) is None:
+                send(self._links[worker].process.channel, m.Cancel(rpc_id=rpc_id))
+        self._dispatch()
 
     def _start(self, index: int) -> Link:
         process = start_worker(self._command)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.config import ModelConfig
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded, MediaHeader
 
@@ -58,6 +58,9 @@ class Executor(Protocol):
     def cancel(self, handle: Handle) -> None:
         """Give up a request: unsent calls are dropped, a running one stops at its next step if all its requests are given up."""
 
+    def cancel_waiting(self) -> None:
+        """Give up every request whose forward has not begun."""
+
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
         """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""
 
@@ -70,6 +73,9 @@ class Executor(Protocol):
     def kill(self) -> None:
         """Like `close`, but at once."""
 
+    def kill_workers(self) -> None:
+        """End the processes and nothing else; takes no lock, for a signal handler that is about to leave."""
+
     def __enter__(self) -> Self:
         """The executor itself."""
 
@@ -77,10 +83,3 @@ class Executor(Protocol):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close."""
-
-
-class ExecutorFactory(Protocol):
-    """How a batch gets its executor: tests and benches hand in their own."""
-
-    def __call__(self, engine: EngineConfig) -> Executor:
-        """A started executor."""

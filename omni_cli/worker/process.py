@@ -111,7 +111,10 @@ class Worker:
             self._send(RpcResult(rpc_id=message.rpc_id, loaded=loaded))
 
     def _execute(self, message: ExecuteModel) -> None:
-        """One pipeline call: forward, COMPUTE_DONE, outputs."""
+        """One pipeline call: forward, COMPUTE_DONE, outputs. Nobody waits for a call that was cancelled in the inbox."""
+        if self._inbox.is_cancelled(message.rpc_id):
+            self._inbox.forget(message.rpc_id)
+            return
         ids = tuple(request.id for request in message.requests)
         self._send(Started(rpc_id=message.rpc_id, request_ids=ids))
         begun, start = self._platform.record_device_event(), time.monotonic()

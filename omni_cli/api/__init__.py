@@ -1,0 +1,6 @@
+"""The Python surface: `OmniGen`, and the session that the command line runs."""
+
+from omni_cli.api.omni import OmniGen
+from omni_cli.api.session import Session
+
+__all__ = ["OmniGen", "Session"]

@@ -1,0 +1,140 @@
+"""A whole run: check every row, load the model meanwhile, render what is missing, say how it went."""
+
+import time
+from dataclasses import dataclass
+
+from omni_cli.api.session import Session
+from omni_cli.api.source import Rows, Source
+from omni_cli.config import RunConfig
+from omni_cli.errors import EngineError, OmniGenError, PromptFileError
+from omni_cli.events import RunFinished, RunStarted
+from omni_cli.media import Kind
+from omni_cli.models.cards import Card, SizeRule
+from omni_cli.models.registry import card_for, peek
+from omni_cli.planner import Planner
+
+CHECK_ALONE_S = 0.3
+"""A file that is checked within this time is checked before any process is started; a longer check overlaps with loading."""
+
+INTERRUPTED_CODE = 130
+
+ANYTHING = Card(pipeline="", kind=Kind.VIDEO, sizes=SizeRule(multiple=1))
+"""Stands in for a card that is not known yet: it objects to nothing that the loaded model's card might allow."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many requests there are and how those that were tried ended."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def tried(self) -> int:
+        """Requests that have a result."""
+        return self.done + self.failed + self.cancelled
+
+
+def run_file(session: Session, source: Source) -> int:
+    """Run every request of `source`; the exit code: 0 all done, 1 some failed, 130 stopped before all were tried.
+
+    Raises PromptFileError with all problems before anything is rendered, and EngineError if the engine died; what was done
+    is kept. RunFinished is the last event in every case but a bad prompt file.
+    """
+    tally, code, reason = Tally(), EngineError.exit_code, None
+    try:
+        tally.total = check_file(session.config, source, _starting_late(session, source.rows()))
+        loaded = session.load()
+        # A card that was not known before loading: the rows are checked against it now, still before any forward.
+        if known_card(session.config) is None:
+            tally.total = Planner(session.config, loaded.card, base=source.base).check_all(source.rows())
+        started = session.now()
+        session.observe(
+            RunStarted(
+                at=started,
+                total=tally.total,
+                skipped=0,
+                model=session.config.model.model,
+                output_dir=session.config.output.output_dir,
+            )
+        )
+        _render(session, source, tally)
+        code = _exit_code(session, tally)
+    except PromptFileError:
+        raise
+    except OmniGenError as error:
+        code, reason = error.exit_code, str(error)
+        raise
+    finally:
+        _finish(session, tally, code, reason)
+    return code
+
+
+def known_card(config: RunConfig) -> Card | None:
+    """The card of the model, if it is known without loading."""
+    pipeline = peek(config.model)
+    return card_for(pipeline, config.model) if pipeline else None
+
+
+def check_file(config: RunConfig, source: Source, rows: Rows | None = None) -> int:
+    """The number of this run's requests in `source`. Raises PromptFileError with every problem that can be known now.
+
+    `rows`, if given, are the rows of `source`. Without a card, only what the file itself says can be judged: a pipeline that
+    takes everything stands in.
+    """
+    checker = Planner(config, known_card(config) or ANYTHING, base=source.base)
+    return checker.check_all(source.rows() if rows is None else rows)
+
+
+def _starting_late(session: Session, rows: Rows) -> Rows:
+    """`rows`; once they have taken a while, the model starts to load beside them."""
+    start = time.monotonic()
+    for row in rows:
+        if time.monotonic() - start > CHECK_ALONE_S:
+            session.start()
+            yield row
+            break
+        yield row
+    yield from rows
+
+
+def _render(session: Session, source: Source, tally: Tally) -> None:
+    """Render and count; the first failure stops the run if that was asked for."""
+    for result in session.render(session.planner(source.base).plan_all(source.rows())):
+        match result.status:
+            case "done":
+                tally.done += 1
+            case "failed":
+                tally.failed += 1
+                if session.config.fail_fast:
+                    session.stop.request()
+            case "cancelled":
+                tally.cancelled += 1
+
+
+def _exit_code(session: Session, tally: Tally) -> int:
+    if tally.failed:
+        return 1
+    return INTERRUPTED_CODE if session.stop.requested and tally.done + session.skipped < tally.total else 0
+
+
+def _finish(session: Session, tally: Tally, code: int, reason: str | None) -> None:
+    figures = session.timeline.figures()
+    session.observe(
+        RunFinished(
+            at=session.now(),
+            exit_code=code,
+            done=tally.done,
+            failed=tally.failed,
+            cancelled=tally.cancelled,
+            skipped=session.skipped,
+            not_run=max(0, tally.total - tally.tried - session.skipped),
+            seconds=figures.wall_seconds,
+            output_hidden=figures.output_hidden,
+            device_idle=figures.device_idle,
+            longest_gap=figures.longest_gap,
+            reason=reason,
+        )
+    )

@@ -1,0 +1,112 @@
+"""One run over one output folder: everything that must be given back, opened in order and closed in reverse.
+
+journal (folder held) ─> executor (processes start) ─> model loaded ─> planner ─> desk (writers) ─> render
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from omni_cli.batch import Desk, Stop, render
+from omni_cli.config import RunConfig
+from omni_cli.events import AnyEvent, Observer
+from omni_cli.executor import make_executor
+from omni_cli.executor.protocol import Executor
+from omni_cli.journal import Journal
+from omni_cli.planner import Planner, batches
+from omni_cli.request import PlannedRequest, Result
+from omni_cli.trace import Timeline
+from omni_cli.transport.messages import Loaded
+from omni_cli.writers.place import sweep
+
+
+class Session(AbstractContextManager["Session"]):
+    """A held output folder, an executor, and from `load` on a model."""
+
+    def __init__(self, config: RunConfig, observer: Observer, timeline: Timeline) -> None:
+        """Nothing is opened before the session is entered."""
+        self.config = config
+        self.timeline = timeline
+        self._show = observer
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+        self._loaded: Loaded | None = None
+        self.stop = Stop()
+        self.skipped = 0
+
+    def __enter__(self) -> Self:
+        """Hold the output folder. Raises OutputFolderError if that is not possible."""
+        self.journal = self._stack.enter_context(Journal.open(self.config.output.output_dir))
+        sweep(Path(self.config.output.output_dir))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give everything back: processes, slots, threads, the folder."""
+        self._stack.__exit__(kind, value, trace)
+
+    def observe(self, event: AnyEvent) -> None:
+        """Every event of the run passes here: first the figures, then whoever looks."""
+        self.timeline(event)
+        self._show(event)
+
+    def start(self) -> None:
+        """Start the worker processes and the loading of the model; returns at once."""
+        if self._executor is None:
+            self._executor = self._stack.enter_context(make_executor(self.config.engine, self.observe))
+            self._loading = self._executor.load(self.config.model)
+
+    def load(self) -> Loaded:
+        """The loaded model's facts; waits for it. Raises ModelLoadError or WorkerDied."""
+        if self._loaded is None:
+            self.start()
+            self._loaded = self._loading.result()
+        return self._loaded
+
+    @property
+    def executor(self) -> Executor:
+        """The started executor."""
+        self.start()
+        assert self._executor is not None
+        return self._executor
+
+    def missing(self, planned: Iterable[PlannedRequest]) -> Iterator[PlannedRequest]:
+        """What has no good row and files yet; counts the rest in `skipped`. With `overwrite`, everything."""
+        for request in planned:
+            if not self.config.output.overwrite and self.journal.is_done(request):
+                self.skipped += 1
+            else:
+                yield request
+
+    def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
+        """Render what is missing and yield rows in completion order."""
+        loaded = self.load()
+        size = self.config.engine.batch_size
+        on_cpu = loaded.device == "cpu"
+        writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
+        window = 4 * size * self.config.engine.workers + 2 * writers
+        desk = Desk(
+            self.config.output, loaded.info, self.journal.append, self.observe, writers=writers, background=on_cpu
+        )
+        with desk:
+            calls = batches(self.missing(planned), size, look_ahead=window if size > 1 else 1)
+            yield from render(calls, self.executor, desk, self.stop, window)
+
+    def planner(self, base: Path = Path()) -> Planner:
+        """A fresh planner for the loaded model; relative input paths start at `base`."""
+        loaded = self.load()
+        return Planner(self.config, loaded.card, loaded.info, loaded.versions, base)
+
+    def kill(self) -> None:
+        """End the worker processes at once; safe in a signal handler."""
+        if self._executor is not None:
+            self._executor.kill_workers()
+
+    def now(self) -> float:
+        """The clock of all events."""
+        return time.monotonic()

@@ -1,0 +1,80 @@
+"""Where a run's requests come from, in a form that can be read twice: once to find every fault, once to render."""
+
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import msgspec
+
+from omni_cli.errors import Problem
+from omni_cli.prompts import Located, read
+from omni_cli.prompts.source import is_pipe
+from omni_cli.request import GenerationRequest
+
+Rows = Iterator[Located | Problem]
+
+
+class Source:
+    """A prompt file, or a pipe that is copied to a nameless file as it is read for the first time."""
+
+    def __init__(self, path: str, defaults: GenerationRequest, stdin: BinaryIO | None = None) -> None:
+        """`path` may be "-". `defaults` may stand in for inputs that a request does not give."""
+        self._path = path
+        self._defaults = defaults
+        self._stdin = stdin
+        self._spool: BinaryIO | None = None
+        self._stack = ExitStack()
+
+    @property
+    def base(self) -> Path:
+        """Where relative input paths of the requests start: the prompt file's folder, the working folder for a pipe."""
+        return Path(self._path).parent if self._spool is None else Path()
+
+    def __enter__(self) -> Self:
+        """Copy a pipe."""
+        if self._path == "-":
+            self._spool = self._stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(self._stdin or sys.stdin.buffer, self._spool)
+        elif is_pipe(self._path):
+            self._spool = self._stack.enter_context(tempfile.TemporaryFile())
+            with Path(self._path).open("rb") as pipe:
+                shutil.copyfileobj(pipe, self._spool)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the copy."""
+        self._stack.close()
+
+    def rows(self) -> Rows:
+        """All rows, from the start. Raises UsageError if the file cannot be read."""
+        if self._spool is None:
+            return read(self._path, defaults=self._defaults)
+        self._spool.seek(0)
+        return read("-", stdin=self._spool, defaults=self._defaults)
+
+
+def given_row(request: GenerationRequest | Mapping[str, Any] | str, index: int, defaults: GenerationRequest) -> Rows:
+    """A request of a program, judged by the same rules as a row of a file; a string is a prompt.
+
+    Problems name the request by its number, as `requests[2]`.
+    """
+    source = f"requests[{index}]"
+    try:
+        line = msgspec.json.encode({"prompt": request} if isinstance(request, str) else request)
+    except (TypeError, ValueError) as error:
+        yield Problem(source, 0, 0, "", f"cannot be written as JSON: {error}")
+        return
+    for row in read("-", stdin=io.BytesIO(line), format="jsonl", defaults=defaults):
+        if isinstance(row, Located):
+            yield replace(row, source=source, index=index)
+        else:
+            yield replace(row, source=source)

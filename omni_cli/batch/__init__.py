@@ -1,0 +1,7 @@
+"""The walk of a request: planned calls in, results out, files in place in between."""
+
+from omni_cli.batch.desk import Desk
+from omni_cli.batch.render import render
+from omni_cli.batch.stop import Stop
+
+__all__ = ["Desk", "Stop", "render"]

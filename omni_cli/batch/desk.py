@@ -1,0 +1,185 @@
+"""The writers' desk: from an OUTPUT_READY future to files in place and a manifest row.
+
+    pump thread ── future resolved ──> writer thread: encode from the slot ─> place ─> row ─> slot released ─> result queue
+
+A request ends here, whichever way it went: with one row, or - if the engine itself is gone - with the engine's error.
+"""
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from omni_cli.config import OutputConfig
+from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError
+from omni_cli.events import EncodeDone, EncodeStarted, Observer, RequestFinished
+from omni_cli.executor.protocol import Handle, Output
+from omni_cli.log import logger
+from omni_cli.request import ErrorInfo, Interval, ModelInfo, OutputFile, PlannedRequest, Result, Status, Timings
+from omni_cli.writers.finalize import samples
+from omni_cli.writers.formats import resolve_format
+from omni_cli.writers.metadata import Metadata
+from omni_cli.writers.write import write_output
+
+Ended = Result | OmniGenError
+"""What the queue gives: a row, or the error that ends the run."""
+
+_BACKGROUND_NICENESS = 5
+
+
+class Desk:
+    """Writer threads over one output folder."""
+
+    def __init__(
+        self,
+        config: OutputConfig,
+        model: ModelInfo,
+        append: Callable[[Result], None],
+        observer: Observer,
+        *,
+        writers: int,
+        background: bool = False,
+    ) -> None:
+        """`append` journals a row. `background`: encode at lower priority, where the forward needs the same cores."""
+        self._config = config
+        self._root = Path(config.output_dir)
+        self._model = model
+        self._append = append
+        self._observe = observer
+        self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._threads = ThreadPoolExecutor(writers, "writer", _yield_cores if background else None)
+
+    def expect(self, handle: Handle) -> None:
+        """Finish this request as soon as its output is there. The pump only hands it on."""
+        handle.output_ready.add_done_callback(lambda _: self._threads.submit(self._finish, handle))
+
+    def __enter__(self) -> Self:
+        """The desk itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish what has begun."""
+        self._threads.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def _finish(self, handle: Handle) -> None:
+        """Every way through ends in exactly one entry on the queue: a waiter is never left."""
+        try:
+            self.ended.put(self._end(handle))
+        except OmniGenError as error:
+            self.ended.put(error)
+        except BaseException as error:
+            logger.exception("finishing request %r failed", handle.planned.id)
+            self.ended.put(
+                EngineError(f"finishing request {handle.planned.id!r} failed: {type(error).__name__}: {error}")
+            )
+
+    def _end(self, handle: Handle) -> Result:
+        """The request's row, journaled. Raises EngineError if the engine, not the request, is at fault."""
+        planned = handle.planned
+        error = None if handle.output_ready.cancelled() else handle.output_ready.exception()
+        if isinstance(error, EngineError):
+            raise error
+        if handle.output_ready.cancelled() or isinstance(error, RequestCancelled):
+            result = self._row(planned, "cancelled")
+        elif isinstance(error, RequestError):
+            result = self._failed(planned, error)
+        elif error is not None:
+            raise error
+        else:
+            result = self._write(planned, handle.output_ready.result())
+        if result.status != "cancelled":
+            self._append(result)
+        self._observe(RequestFinished(at=time.monotonic(), result=result))
+        return result
+
+    def _write(self, planned: PlannedRequest, output: Output) -> Result:
+        """Encode every sample of the output from where it lies, then give the memory back."""
+        self._observe(EncodeStarted(at=time.monotonic(), id=planned.id))
+        encode = write = Interval(0.0, 0.0)
+        files: list[OutputFile] = []
+        form = resolve_format(planned.request.format or "")
+        try:
+            for index, (frames, name) in enumerate(
+                zip(samples(output.header, output.buffer), planned.files, strict=True)
+            ):
+                metadata = Metadata.of(planned, self._model, index) if self._config.metadata else None
+                written = write_output(
+                    frames,
+                    self._root,
+                    name,
+                    form=form,
+                    fps=planned.request.fps,
+                    options=self._config,
+                    metadata=metadata,
+                )
+                files.append(written.file)
+                encode, write = _join(encode, written.encode), _join(write, written.write)
+                del frames
+        except RequestError as error:
+            return self._failed(planned, error, output)
+        finally:
+            output.release()
+        self._observe(EncodeDone(at=time.monotonic(), id=planned.id, encode=encode, write=write))
+        timings = _timings(output, encode, write)
+        return self._row(planned, "done", files=tuple(files), timings=timings, attempts=output.attempts)
+
+    def _failed(self, planned: PlannedRequest, error: RequestError, output: Output | None = None) -> Result:
+        info = ErrorInfo(kind=error.kind, message=str(error))
+        logger.error("request %r failed: %s: %s", planned.id, error.kind, error, exc_info=error)
+        if output is None:
+            return self._row(planned, "failed", error=info)
+        return self._row(planned, "failed", error=info, timings=_timings(output), attempts=output.attempts)
+
+    def _row(
+        self,
+        planned: PlannedRequest,
+        status: Status,
+        *,
+        files: tuple[OutputFile, ...] = (),
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+        attempts: int = 1,
+        error: ErrorInfo | None = None,
+    ) -> Result:
+        return Result(
+            id=planned.id,
+            index=planned.index,
+            status=status,
+            files=files,
+            seeds=planned.seeds,
+            request=planned.request,
+            fingerprint=planned.fingerprint,
+            model=self._model,
+            timings=timings,
+            attempts=attempts,
+            error=error,
+        )
+
+
+def _join(total: Interval, part: Interval) -> Interval:
+    """Intervals of consecutive files as one: from the first start, as long as all of them together."""
+    start = total.start or part.start
+    return Interval(start, start + total.seconds + part.seconds)
+
+
+def _timings(output: Output, encode: Interval = Interval(0, 0), write: Interval = Interval(0, 0)) -> Timings:  # noqa: B008
+    return Timings(
+        queued=output.queued.seconds,
+        forward=output.forward.seconds,
+        d2h=output.d2h.seconds,
+        encode=encode.seconds,
+        write=write.seconds,
+    )
+
+
+def _yield_cores() -> None:
+    """Let this thread run behind the forward. Linux gives each thread a niceness of its own; elsewhere nothing changes."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICENESS)

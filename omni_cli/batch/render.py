@@ -1,0 +1,73 @@
+"""The main loop of a run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from omni_cli.batch.desk import Desk
+from omni_cli.batch.stop import Stop
+from omni_cli.errors import EngineError, OmniGenError
+from omni_cli.executor.protocol import Executor
+from omni_cli.request import PlannedRequest, Result
+
+
+def render(
+    calls: Iterable[Sequence[PlannedRequest]], executor: Executor, desk: Desk, stop: Stop, window: int
+) -> Iterator[Result]:
+    """Render `calls`, each one pipeline call, and yield every request's row as it ends, in completion order.
+
+    At most `window` requests are open at a time (one call may always be), so memory does not grow with their number. After
+    `stop`, nothing new is submitted and what has not begun is dropped; the running forward and all finished outputs are
+    completed. If the engine dies, what can still be finished is, and then its error is raised.
+    """
+    walk = _Walk(executor, desk, stop, window)
+    for call in calls:
+        yield from walk.make_room(len(call))
+        if walk.stopped:
+            break
+        walk.submit(call)
+    yield from walk.make_room(window)
+    if walk.fatal is not None:
+        raise walk.fatal
+
+
+class _Walk:
+    """The open requests of one run."""
+
+    def __init__(self, executor: Executor, desk: Desk, stop: Stop, window: int) -> None:
+        self._executor = executor
+        self._desk = desk
+        self._stop = stop
+        self._window = window
+        self._open = 0
+        self.fatal: OmniGenError | None = None
+        # SimpleQueue.put is reentrant: a signal handler may call it while this thread is inside the queue.
+        stop.on_request(lambda: desk.ended.put(None))
+
+    @property
+    def stopped(self) -> bool:
+        """True when nothing more is to be submitted."""
+        return self._stop.requested or self.fatal is not None
+
+    def submit(self, call: Sequence[PlannedRequest]) -> None:
+        """Hand a call to the executor and its requests to the desk."""
+        try:
+            handles = self._executor.submit(call)
+        except EngineError as error:
+            self.fatal = error
+            return
+        for handle in handles:
+            self._open += 1
+            self._desk.expect(handle)
+
+    def make_room(self, wanted: int) -> Iterator[Result]:
+        """Yield rows until `wanted` more requests may be open; `wanted` = window waits for all of them."""
+        while self._open and (self._open + wanted > self._window or not self._desk.ended.empty()):
+            ended = self._desk.ended.get()
+            if ended is None:
+                self._executor.cancel_waiting()
+                continue
+            self._open -= 1
+            if isinstance(ended, Result):
+                yield ended
+            else:
+                self.fatal = self.fatal or ended
+                self._executor.cancel_waiting()

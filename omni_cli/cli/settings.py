@@ -1,0 +1,76 @@
+"""From files and texts of the command line to settings: deploy YAML, JSON objects, sizes with a unit, shards."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from omni_cli.config import VideoOutputTransport
+from omni_cli.errors import UsageError
+
+_TRANSPORT = "video_output_transport"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def transport(flag: bool | None, text: str | None, deploy_config: Path | None) -> VideoOutputTransport:
+    """The output transport: the flag wins over the JSON text, the text over the deploy file, the file over the default."""
+    chosen = VideoOutputTransport() if deploy_config is None else _from_deploy(deploy_config)
+    if text is not None:
+        try:
+            chosen = msgspec.json.decode(text, type=VideoOutputTransport)
+        except msgspec.MsgspecError as error:
+            raise UsageError(
+                f"--video-output-transport: {error}; it takes JSON such as " + '{"enable_device_postprocess": true}'
+            ) from error
+    return chosen if flag is None else VideoOutputTransport(enable_device_postprocess=flag)
+
+
+def _from_deploy(path: Path) -> VideoOutputTransport:
+    """The transport of the one stage of a deploy file that has it; the default if none has."""
+    content = read_yaml(path, "--deploy-config")
+    stages = content.get("stages", [])
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+        raise UsageError(f"--deploy-config {path}: stages must be a list of mappings")
+    found = [(number, stage[_TRANSPORT]) for number, stage in enumerate(stages) if _TRANSPORT in stage]
+    if len(found) > 1:
+        raise UsageError(f"--deploy-config {path}: {len(found)} stages have {_TRANSPORT}; one model has one")
+    for number, value in found:
+        try:
+            return msgspec.convert(value, VideoOutputTransport)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"--deploy-config {path}: stages[{number}].{_TRANSPORT}: {error}") from error
+    return VideoOutputTransport()
+
+
+def read_yaml(path: Path, flag: str) -> dict[str, Any]:
+    """A YAML mapping; UsageError with the place of the fault."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{flag} {path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{flag} {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{flag} {path}: must be a mapping")
+    return content
+
+
+def byte_count(text: str, flag: str) -> int:
+    """`1073741824`, `512M` or `1G` as a number of bytes (powers of 1024)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if size <= 0:
+        raise UsageError(f"{flag} {text}: must be a positive number of bytes, such as 512M or 1G")
+    return size
+
+
+def shard(text: str | None) -> tuple[int, int] | None:
+    """`2/4` as (2, 4)."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard {text}: must be I/N with 1 <= I <= N, such as 1/4")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,25 @@
+"""`omni-gen validate PROMPTS`: every problem of a file at once, without torch."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from omni_cli.api.run import check_file
+from omni_cli.api.source import Source
+from omni_cli.cli import options as o
+from omni_cli.config import ModelConfig, RunConfig
+from omni_cli.request import GenerationRequest
+
+
+def validate(
+    prompts: o.Prompts,
+    model: o.Model = "demo",
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print problems only.")] = False,
+) -> None:
+    """Check every request of a prompt file: fields, ranges, sizes, ids, names, inputs. Exit code 2 if one is wrong."""
+    config = RunConfig(model=ModelConfig(model=model))
+    with Source(prompts, GenerationRequest()) as source:
+        count = check_file(config, source)
+    if not quiet:
+        print(f"{count} requests, no problems", file=sys.stderr)  # noqa: T201

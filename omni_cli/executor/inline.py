@@ -1,0 +1,195 @@
+"""The inline executor: the model in this very process, one call after the other, behind the same protocol.
+
+For debugging (a breakpoint in a pipeline works) and as the reference that the local executor's bytes are compared with.
+This module imports torch; it is imported only where somebody asked for it.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from omni_cli import platforms
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.errors import EngineError, ForwardError, ModelLoadError, OmniGenError, RequestCancelled, RequestError
+from omni_cli.events import (
+    ForwardDone,
+    ForwardStarted,
+    ForwardStep,
+    ModelLoading,
+    ModelReady,
+    Note,
+    Observer,
+    OutputReady,
+)
+from omni_cli.executor.protocol import Handle, Output, RpcMethod
+from omni_cli.media import Media
+from omni_cli.request import Interval, PlannedRequest
+from omni_cli.transport.messages import Health, Loaded
+from omni_cli.worker.packing import Packer
+from omni_cli.worker.process import make_runner
+
+
+class InlineExecutor:
+    """Executor without a process: `submit` returns when the call is over."""
+
+    def __init__(self, engine: EngineConfig, observer: Observer) -> None:
+        """Build the runner; nothing is loaded yet."""
+        self._engine = engine
+        self._observe = observer
+        self._runner = make_runner(engine)
+        self._platform = platforms.available()[-1]
+        self._packer = Packer(self._platform, engine.transport)
+        self._calls = 0
+        self._closed = False
+
+    def load(self, model: ModelConfig) -> Future[Loaded]:
+        """Load `model` now."""
+        start = time.monotonic()
+        self._platform, device = platforms.resolve(model.device)
+        self._platform.activate(device)
+        self._packer = Packer(self._platform, self._engine.transport)
+        model = msgspec.structs.replace(model, device=device)
+        if model.dtype == "auto":
+            model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))
+        future: Future[Loaded] = Future()
+        try:
+            loaded = self._runner.load(model, self._engine, self._on_loading)
+        except OmniGenError as error:
+            future.set_exception(error)
+            return future
+        except Exception as error:  # boundary: whatever a loader raises ends the run
+            failure = ModelLoadError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            future.set_exception(failure)
+            return future
+        now = time.monotonic()
+        self._observe(
+            ModelReady(
+                at=now,
+                worker=0,
+                pipeline=loaded.info.pipeline,
+                device=device,
+                dtype=loaded.info.dtype,
+                seconds=now - start,
+            )
+        )
+        future.set_result(loaded)
+        return future
+
+    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+        """Run the call; the futures are resolved when this returns."""
+        self.check_health()
+        self._calls += 1
+        handles = tuple(Handle(request, f"batch-{self._calls}/{request.id}") for request in requests)
+        ids = tuple(request.id for request in requests)
+        start = time.monotonic()
+        self._observe(ForwardStarted(at=start, worker=0, ids=ids))
+        try:
+            medias = self._runner.execute_model(
+                requests, lambda step, total: self._on_step(ids, step, total), lambda: False
+            )
+            self._platform.synchronize()
+        except Exception as error:  # boundary: whatever a pipeline raises fails these requests
+            for handle in handles:
+                handle.compute_done.set_exception(_as_request_error(error))
+                handle.output_ready.set_exception(_as_request_error(error))
+            return handles
+        forward = Interval(start, time.monotonic())
+        self._observe(ForwardDone(at=forward.end, worker=0, ids=ids, forward=forward))
+        for handle, media in zip(handles, medias, strict=True):
+            handle.compute_done.set_result(forward)
+            self._deliver(handle, media, forward)
+        return handles
+
+    def cancel(self, handle: Handle) -> None:
+        """Every call is over when its handle is known."""
+
+    def cancel_waiting(self) -> None:
+        """Nothing ever waits."""
+
+    def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
+        """Done at once."""
+        self.check_health()
+        match method:
+            case "synchronize":
+                self._platform.synchronize()
+            case "sleep":
+                self._runner.sleep()
+                self._platform.empty_cache()
+                return [True]
+            case "wake_up":
+                self._runner.wake_up()
+            case "drain":
+                return [True]
+            case "health":
+                return [Health(device_bytes=self._platform.memory_in_use(), inflight=0, slots=0, slot_bytes=0)]
+        return [None]
+
+    def check_health(self) -> None:
+        """Raise EngineError once closed."""
+        if self._closed:
+            raise EngineError("the executor is closed")
+
+    def close(self) -> None:
+        """Drop the model."""
+        if not self._closed:
+            self._closed = True
+            self._runner.close()
+
+    def kill(self) -> None:
+        """The same as `close`."""
+        self.close()
+
+    def kill_workers(self) -> None:
+        """There are none."""
+
+    def __enter__(self) -> Self:
+        """The executor itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _deliver(self, handle: Handle, media: Media, forward: Interval) -> None:
+        start = time.monotonic()
+        buffers: list[bytearray] = []
+
+        def allocate(nbytes: int) -> Any:
+            buffers[:] = [bytearray(nbytes)]
+            return buffers[0]
+
+        try:
+            packed = self._packer.pack(media, None, allocate)
+        except Exception as error:  # boundary: whatever packing raises fails this request
+            handle.output_ready.set_exception(_as_request_error(error))
+            return
+        now = time.monotonic()
+        d2h, queued = Interval(start, now), Interval(forward.start, forward.start)
+        self._observe(OutputReady(at=now, worker=0, id=handle.planned.id, d2h=d2h, bytes=packed.nbytes))
+        for note in packed.notes:
+            self._observe(Note(at=now, level="warning", text=f"{handle.planned.id}: {note}"))
+        buffer = memoryview(buffers[0]).toreadonly()[: packed.nbytes]
+        output = Output(packed.header, buffer, lambda: None, queued, forward, d2h, notes=packed.notes)
+        handle.output_ready.set_result(output)
+
+    def _on_loading(self, what: str) -> None:
+        self._observe(ModelLoading(at=time.monotonic(), worker=0, what=what))
+
+    def _on_step(self, ids: tuple[str, ...], step: int, total: int) -> None:
+        self._observe(ForwardStep(at=time.monotonic(), worker=0, ids=ids, step=step, total=total))
+
+
+def _as_request_error(error: Exception) -> RequestError:
+    """Ours as they are; a foreign one becomes a ForwardError that it is the cause of."""
+    if isinstance(error, RequestError | RequestCancelled):
+        return error
+    failure = ForwardError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
