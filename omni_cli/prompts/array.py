@@ -1,7 +1,7 @@
 """A JSON array, cut into its elements while it is read, so that a file of any length needs the memory of one request."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from omni_cli.errors import Problem
@@ -54,31 +54,35 @@ class _Cutter:
             yield self._problem("a JSON file of requests begins with [", "if it has one request a line, name it .jsonl")
             return
         self._advance(self.start + 1)
-        yield from self._elements()
-        if self._next_mark():
+        complete = yield from self._elements()
+        if complete and self._next_mark():
             yield self._problem("more text after the end of the array", "remove it, or put all requests in one array")
 
-    def _elements(self) -> Iterator[_Piece | Problem]:
-        closer, comma = b",", None
+    def _elements(self) -> Generator[_Piece | Problem, None, bool]:
+        """The elements up to the bracket that closes the array; False if reading cannot go on to it."""
+        closer = b","
+        comma: tuple[int, int] | None = None
         while closer == b",":
             end = self._element_end()
             if end is None:
                 yield too_long(self.stream.name, self.line, self.column)
-                self.buffer, self.start = b"", 0
-                return
+                return False
             text, closer = self.buffer[self.start : end], self.buffer[end : end + 1]
             self._advance(end - len(text.lstrip(BLANK)))
-            if raw := text.strip(BLANK):
+            if len(text) > MAX_BYTES:
+                yield too_long(self.stream.name, self.line, self.column)
+            elif raw := text.strip(BLANK):
                 yield _Piece(self.line, self.column, raw)
             elif closer == b",":
                 yield self._problem("nothing before this comma", "remove it")
             elif closer and comma is not None:
-                yield comma
+                yield Problem(self.stream.name, *comma, "", "trailing comma before ]", "remove it")
             self._advance(end)
-            comma = self._problem("trailing comma before ]", "remove it")
+            comma = self.line, self.column
             self._advance(end + len(closer))
         if not closer:
             yield self._problem("the array is not closed", "the file may be cut off; end it with ]")
+        return bool(closer)
 
     def _element_end(self) -> int | None:
         """Offset of the comma or bracket after the element at `start`; of the end of the file; None if it is too long."""
@@ -108,9 +112,14 @@ class _Cutter:
     def _fill(self) -> bool:
         """Read more, and forget what has been cut off; False at the end of the file. `start` becomes 0."""
         self.buffer, self.start = self.buffer[self.start :], 0
-        more = self.stream.chunks(len(self.buffer) if len(self.buffer) > CHUNK else 1)
+        more = self.stream.chunks(self._stride())
         self.buffer += more
         return bool(more)
+
+    def _stride(self) -> int:
+        """How much to read: as much again as there is, so that scanning a long element stays linear, up to the limit."""
+        pending = len(self.buffer)
+        return max(min(pending, MAX_BYTES + 1 - pending), 1) if pending > CHUNK else 1
 
     def _next_mark(self) -> bytes:
         """Go to the next character that is not blank, and tell which it is; empty at the end of the file."""

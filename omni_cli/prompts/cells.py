@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from omni_cli.prompts.nodes import Fault
 from omni_cli.prompts.row import MAX_BYTES
-from omni_cli.prompts.scan import Fault
 from omni_cli.prompts.source import Line
 
 

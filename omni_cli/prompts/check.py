@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from omni_cli.prompts import nested
-from omni_cli.prompts.fields import RULES, SIZE, Unfit, known, nearest, size, suggestion, targets
-from omni_cli.prompts.scan import Fault, Member, Node
+from omni_cli.prompts.fields import RULES, SIZE, known, nearest, suggestion, targets
+from omni_cli.prompts.nodes import Fault, Member, Node
+from omni_cli.prompts.rules import Unfit, size
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import GenerationRequest
 

@@ -1,14 +1,11 @@
 """What each field of a request may hold: one rule per field, whatever format the row was written in."""
 
 import difflib
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from omni_cli.prompts.scan import Odd
+from omni_cli.prompts import rules
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import MAX_SEED, GenerationRequest
 
@@ -27,27 +24,6 @@ ALIASES: Mapping[str, str] = {
 """Names that people bring from elsewhere, and ours for them. `size` ("WxH") stands for two fields and is not here."""
 
 SIZE = "size"
-
-FORMATS = ("png", "jpeg", "jpg", "webp", "mp4", "webm", "gif", "npy")
-"""Names of writers that `format` may ask for."""
-
-MAX_ID = 512
-MAX_SIDE = 16384
-MAX_STEPS = 10000
-MAX_OUTPUTS = 1000
-MAX_FPS = 1000
-
-Rule = Callable[[object], object]
-"""Gives back the value in its field's type, or raises Unfit."""
-
-
-class Unfit(Exception):
-    """A value that its field cannot take: what is wrong, and what to write."""
-
-    def __init__(self, message: str, allowed: str) -> None:
-        """Keep both halves of the message."""
-        super().__init__(message)
-        self.message, self.allowed = message, allowed
 
 
 class InputFile(NamedTuple):
@@ -78,10 +54,14 @@ def targets(name: str | None) -> tuple[str, ...]:
     return ("width", "height") if name == SIZE else (name,)
 
 
-@lru_cache(maxsize=256)
 def nearest(key: str) -> str:
     """The known name that is most like the unknown `key`; empty if none is."""
-    near = difflib.get_close_matches(key[:40].lower(), (*FIELDS, *ALIASES, SIZE), n=1)
+    return _nearest(key[:40].lower())
+
+
+@lru_cache(maxsize=256)
+def _nearest(key: str) -> str:
+    near = difflib.get_close_matches(key, (*FIELDS, *ALIASES, SIZE), n=1)
     return near[0] if near else ""
 
 
@@ -91,151 +71,26 @@ def suggestion(key: str) -> str:
     return f"did you mean {quoted(near)}?" if near else f"known: {', '.join((*FIELDS, SIZE))}"
 
 
-def describe(value: object) -> str:
-    """`value` in words, for "X is ..." messages."""
-    match value:
-        case Odd(text, why):
-            return f"{quoted(text)[1:-1]} {why}"
-        case bool():
-            return f"{str(value).lower()} is a boolean"
-        case int() | float():
-            return f"{value} is a number"
-        case str():
-            return f"{quoted(value)} is text"
-        case list():
-            return "this is a list"
-        case None:
-            return "null says nothing"
-        case _:
-            return "this is an object"
-
-
-def text(value: object) -> str:
-    """Any text that can be written as UTF-8 and handed to a tokenizer."""
-    if not isinstance(value, str):
-        raise Unfit(describe(value), "give text in double quotes")
-    found = _UNWRITABLE.search(value)
-    if found is not None:
-        what = "a NUL character" if found.group() == "\0" else f"the lone surrogate {quoted(found.group())[1:-1]}"
-        raise Unfit(f"holds {what}", "remove it: such text cannot be written as UTF-8 or passed on")
-    return value
-
-
-def real(low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Callable[[object], float]:
-    """A finite number from `low` (or, with `above`, just over it) to `high`."""
-    bounds = (
-        "a finite number"
-        if low == -math.inf
-        else f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}"
-    )
-
-    def rule(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Unfit(describe(value), f"give {bounds}")
-        if not math.isfinite(value) or not low <= value <= high or (above and value == low):
-            raise Unfit(f"{value} is out of range", f"give {bounds}")
-        return float(value)
-
-    return rule
-
-
-def _whole(low: int, high: int) -> Callable[[object], int]:
-    """A whole number from `low` to `high`; 8.0 counts as 8, as JSON has one kind of number."""
-    allowed = f"give a whole number from {low} to {high}"
-
-    def rule(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Unfit(describe(value), allowed)
-        if isinstance(value, float) and not value.is_integer():
-            raise Unfit(f"{value} is not whole", allowed)
-        if not low <= value <= high:
-            raise Unfit(f"{value} is out of range", allowed)
-        return int(value)
-
-    return rule
-
-
-def path(value: object) -> str:
-    """The path of an input file, as written."""
-    name = text(value)
-    if not name.strip():
-        raise Unfit("is empty", "give the path of a file")
-    return name
-
-
-def _one_line(value: object, what: str, limit: int) -> str:
-    line = text(value)
-    found = _CONTROL.search(line)
-    if not line.strip():
-        raise Unfit("is empty", f"give {what} at least one visible character")
-    if len(line) > limit:
-        raise Unfit(f"has {len(line)} characters", f"give {what} at most {limit}")
-    if found is not None:
-        raise Unfit(f"holds the control character {quoted(found.group())[1:-1]}", "use printing characters only")
-    return line
-
-
-def _id(value: object) -> str:
-    """One line of text; a whole number becomes its decimal text."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    return _one_line(value, "an id", MAX_ID)
-
-
-def _output(value: object) -> str:
-    """A POSIX path below the output folder."""
-    name = _one_line(value, "a file name", 4096)
-    if "\\" in name or _DRIVE.match(name):
-        raise Unfit(f"{quoted(name)} has a drive or a backslash", "separate folders with /")
-    parts = PurePosixPath(name).parts
-    if name.startswith("/") or ".." in parts or not parts:
-        raise Unfit(f"{quoted(name)} leaves the output folder", "give a relative path without ..")
-    return name
-
-
-def _format(value: object) -> str:
-    name = text(value).lower()
-    if name not in FORMATS:
-        raise Unfit(f"{quoted(name)} is no known format", f"give one of {', '.join(FORMATS)}")
-    return name
-
-
-def size(value: object) -> tuple[int, int] | None:
-    """Width and height of a "WxH" text; None for "auto", which says nothing."""
-    found = _SIZE.fullmatch(text(value).strip().lower())
-    if found is None:
-        raise Unfit(f"{quoted(text(value))} is no size", 'give "WIDTHxHEIGHT", such as "768x512"')
-    if found["width"] is None:
-        return None
-    side = _whole(1, MAX_SIDE)
-    return side(int(found["width"])), side(int(found["height"]))
-
-
-_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
-_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
-_DRIVE = re.compile(r"[A-Za-z]:")
-_SIZE = re.compile(r"auto|(?P<width>[0-9]{1,9})\s*[x×*]\s*(?P<height>[0-9]{1,9})")
-
-RULES: Mapping[str, Rule] = {
-    "id": _id,
-    "prompt": text,
-    "negative_prompt": text,
-    "seed": _whole(0, MAX_SEED),
-    "height": _whole(1, MAX_SIDE),
-    "width": _whole(1, MAX_SIDE),
-    "num_frames": _whole(1, 100_000),
-    "fps": real(0, MAX_FPS, above=True),
-    "num_inference_steps": _whole(1, MAX_STEPS),
-    "guidance_scale": real(),
-    "guidance_scale_2": real(),
-    "true_cfg_scale": real(),
-    "strength": real(0, 1),
-    "last_image": path,
-    "mask": path,
-    "video": path,
-    "num_outputs": _whole(1, MAX_OUTPUTS),
-    "output": _output,
-    "format": _format,
+RULES: Mapping[str, rules.Rule] = {
+    "id": rules.request_id,
+    "prompt": rules.text,
+    "negative_prompt": rules.text,
+    "seed": rules.whole(0, MAX_SEED),
+    "height": rules.whole(1, rules.MAX_SIDE),
+    "width": rules.whole(1, rules.MAX_SIDE),
+    "num_frames": rules.whole(1, rules.MAX_FRAMES),
+    "fps": rules.real(0, rules.MAX_FPS, above=True),
+    "num_inference_steps": rules.whole(1, rules.MAX_STEPS),
+    "guidance_scale": rules.real(),
+    "guidance_scale_2": rules.real(),
+    "true_cfg_scale": rules.real(),
+    "strength": rules.real(0, 1),
+    "last_image": rules.path,
+    "mask": rules.path,
+    "video": rules.path,
+    "num_outputs": rules.whole(1, rules.MAX_OUTPUTS),
+    "output": rules.output_name,
+    "format": rules.format_name,
 }
 """The rule of every field that holds one plain value."""
 

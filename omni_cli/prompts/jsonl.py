@@ -7,9 +7,11 @@ import msgspec
 
 from omni_cli.errors import Problem
 from omni_cli.prompts.check import Parsed, has_input
-from omni_cli.prompts.fields import RULES, Unfit, describe
+from omni_cli.prompts.fields import RULES
+from omni_cli.prompts.nodes import Fault, Member
 from omni_cli.prompts.row import MAX_BYTES, Located, Row, judge
-from omni_cli.prompts.scan import Fault, Member, scan
+from omni_cli.prompts.rules import Unfit, describe
+from omni_cli.prompts.scan import scan
 from omni_cli.prompts.shown import quoted
 from omni_cli.prompts.source import BLANK, Stream
 from omni_cli.request import GenerationRequest

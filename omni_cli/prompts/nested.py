@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from omni_cli.prompts.fields import FIELDS, Unfit, describe, path, real, text
-from omni_cli.prompts.scan import Fault, Member, Node, Odd
+from omni_cli.prompts.fields import FIELDS
+from omni_cli.prompts.nodes import Fault, Member, Node, Odd
+from omni_cli.prompts.rules import Unfit, describe, path, real, text
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import Adapter
 

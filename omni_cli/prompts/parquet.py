@@ -8,8 +8,8 @@ from typing import Any
 
 from omni_cli.errors import Problem, UsageError
 from omni_cli.prompts.check import Parsed
+from omni_cli.prompts.nodes import Member, Node, Odd, Value
 from omni_cli.prompts.row import Located, Row, judge
-from omni_cli.prompts.scan import Member, Node, Odd, Value
 from omni_cli.request import GenerationRequest
 
 BATCH_ROWS = 256

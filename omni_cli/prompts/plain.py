@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from omni_cli.errors import Problem
 from omni_cli.prompts.check import Parsed
 from omni_cli.prompts.jsonl import too_long
+from omni_cli.prompts.nodes import Member, Node
 from omni_cli.prompts.row import Located, Row, judge
-from omni_cli.prompts.scan import Member, Node
 from omni_cli.prompts.source import Stream
 from omni_cli.request import GenerationRequest
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from omni_cli.errors import Problem
 from omni_cli.prompts.check import MAX_FAULTS, Parsed, check, find
-from omni_cli.prompts.scan import Fault
+from omni_cli.prompts.nodes import Fault
 from omni_cli.request import GenerationRequest
 
 MAX_BYTES = 64 * 1024 * 1024

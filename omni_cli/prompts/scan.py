@@ -8,9 +8,9 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from omni_cli.prompts.nodes import Fault, Member, Node, Odd
 from omni_cli.prompts.shown import quoted
 
 MAX_DEPTH = 64
@@ -18,43 +18,6 @@ MAX_DEPTH = 64
 
 MAX_DIGITS = 40
 """A longer number fits no field, and turning very long ones into integers takes quadratic time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Odd:
-    """A token that stands where a value should, but is none: `text` as written and `why` it cannot be taken."""
-
-    text: str
-    why: str
-
-
-class Node(NamedTuple):
-    """A value and the offset of its first character."""
-
-    at: int
-    value: "Value"
-
-
-class Member(NamedTuple):
-    """A named value; `at` is the offset of the name."""
-
-    key: str
-    at: int
-    node: Node
-
-
-Value = str | int | float | bool | None | Odd | tuple[Member, ...] | list[Node]
-"""A JSON value: an object is a tuple of members (equal keys kept), an array a list of nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong at an offset of a row, and what would be right."""
-
-    at: int
-    field: str
-    message: str
-    allowed: str = ""
 
 
 class Scan(NamedTuple):
@@ -129,13 +92,8 @@ class _Scanner:
         if self.text[at : at + 1] == "}":
             return at + 1
         while True:
-            if self.text[at : at + 1] != '"':
-                raise self._unexpected(at, "put the field's name here, in straight double quotes")
-            key, end = self._string(at)
-            colon = self.blank(end)
-            if self.text[colon : colon + 1] != ":":
-                raise self._unexpected(colon, f"put a colon after the name {quoted(key)}")
-            node, end = self.value(self.blank(colon + 1), depth)
+            key, start = self._name(at)
+            node, end = self.value(start, depth)
             into.append(Member(key, at, node))
             at, closed = self._next(end, "}")
             if closed:
@@ -169,19 +127,32 @@ class _Scanner:
             if closed:
                 return Node(at, items), end
 
+    def _name(self, at: int) -> tuple[str, int]:
+        """Read a member's name and its colon; the name and the offset of the value."""
+        found = _PLAIN_NAME.match(self.text, at)
+        if found is not None:
+            return found.group(1), found.end()
+        if self.text[at : at + 1] != '"':
+            raise self._unexpected(at, "put the field's name here, in straight double quotes")
+        key, end = self._string(at)
+        colon = self.blank(end)
+        if self.text[colon : colon + 1] != ":":
+            raise self._unexpected(colon, f"put a colon after the name {quoted(key)}")
+        return key, self.blank(colon + 1)
+
     def _next(self, at: int, closer: str) -> tuple[int, bool]:
         """After a member or an item: the offset to go on at, and whether `closer` has been taken."""
-        at = self.blank(at)
-        mark = self.text[at : at + 1]
-        if mark == closer:
-            return at + 1, True
-        if mark == ",":
-            following = self.blank(at + 1)
+        found = _MARK.match(self.text, at)
+        if found is not None and found.group(1) == closer:
+            return found.end(), True
+        if found is not None and found.group(1) == ",":
+            following = found.end()
             if self.text[following : following + 1] == closer:
-                self.faults.append(Fault(at, "", f"trailing comma before {closer}", "remove it"))
+                self.faults.append(Fault(found.start(1), "", f"trailing comma before {closer}", "remove it"))
                 return following + 1, True
             return following, False
-        if mark == '"':
+        at = self.blank(at)
+        if self.text[at : at + 1] == '"':
             self.faults.append(Fault(at, "", "missing comma before this", "separate entries with commas"))
             return at, False
         raise self._unexpected(at, f"put a comma or {closer} here")
@@ -212,6 +183,8 @@ class _Scanner:
 
     def _unescaped(self, token: str, at: int) -> str:
         """The text of a quoted `token`; control characters and unknown escapes in it are faults."""
+        if _SOUND_STRING.fullmatch(token):
+            return str(json.loads(token))
         raw = _CONTROL.search(token)
         if raw is not None:
             self.faults.append(
@@ -246,7 +219,10 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _BLANK = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile(r"""[^\s,:"'\[\]{}]++""")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
+_PLAIN_NAME = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
+_MARK = re.compile(r"[ \t\n\r]*+([,}\]])[ \t\n\r]*+")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 _STRING = re.compile(r'"(?:[^"\\\n]++|\\[^\n])*+"')
+_SOUND_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}|(?P<bad>.))', re.DOTALL)

@@ -12,8 +12,9 @@ from omni_cli.prompts.cells import COMMAS, TABS, Cell, Dialect, records, split
 from omni_cli.prompts.check import Parsed, check, has_input, is_input
 from omni_cli.prompts.fields import RULES, known, targets
 from omni_cli.prompts.jsonl import too_long
+from omni_cli.prompts.nodes import Fault, Member, Node
 from omni_cli.prompts.row import NO_DEFAULTS, Located, Row, judge, not_utf8
-from omni_cli.prompts.scan import Fault, Member, Node, number, scan
+from omni_cli.prompts.scan import number, scan
 from omni_cli.prompts.source import Line, Stream
 from omni_cli.request import GenerationRequest
 

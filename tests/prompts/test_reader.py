@@ -1,0 +1,129 @@
+import os
+import sys
+import threading
+
+import pytest
+
+from omni_cli.errors import UsageError
+from omni_cli.prompts import InputFile, input_files, read
+from omni_cli.request import Adapter, GenerationRequest
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"prompt": "x"}'),
+        ("a.ndjson", '{"prompt": "x"}'),
+        ("a.json", '[{"prompt": "x"}]'),
+        ("a.csv", "prompt\nx"),
+        ("a.TSV", "prompt\nx"),
+        ("a.txt", "x"),
+    ],
+)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_the_extension_says_the_format_and_a_byte_order_mark_is_no_content(tmp_path, name, content, mark):
+    path = tmp_path / name
+    path.write_bytes(mark + content.encode())
+    (row,) = read(path)
+    assert (row.request, row.source) == (GenerationRequest(prompt="x"), str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "prompts"),
+    [
+        (' \n{"prompt": "a"}\n{"prompt": "b"}', ["a", "b"]),
+        (' \n[{"prompt": "a"}]', ["a"]),
+        (" \n# {\na\n", ["a"]),
+    ],
+)
+def test_standard_input_is_looked_at(requests, content, prompts):
+    assert [one.prompt for one in requests(content)] == prompts
+
+
+def test_a_format_that_is_asked_for_wins(requests, tmp_path):
+    assert requests("prompt\nx", "csv") == requests("x", "txt") == [GenerationRequest(prompt="x")]
+    path = tmp_path / "list.prompts"
+    path.write_text("x")
+    assert [row.request.prompt for row in read(path, format="txt")] == ["x"]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n", b"\xef\xbb\xbf", b"[]", b"[ ]\n"])
+def test_nothing_at_all_is_one_problem(faults, content):
+    assert faults(content) == ["1:1: no requests; give at least one"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_encodings_are_named(rows, encoding):
+    (problem,) = rows('{"prompt": "x"}\n'.encode(encoding) * 3)
+    assert problem.message.startswith("the file is UTF-")
+    assert problem.allowed == "save it as UTF-8"
+
+
+def test_what_cannot_be_read_is_refused_at_once(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        read(tmp_path / "missing.jsonl")
+    with pytest.raises(UsageError, match="it is a folder"):
+        read(tmp_path)
+    with pytest.raises(UsageError, match="cannot read"):
+        read("a\0b.jsonl")
+    (tmp_path / "a.xlsx").touch()
+    with pytest.raises(UsageError, match=r'"[^"]*a\.xlsx" is not known; prompt files are \.jsonl, \.json, .*\.ndjson'):
+        read(tmp_path / "a.xlsx")
+    with pytest.raises(UsageError, match='the format "xml" is not known'):
+        read("-", format="xml")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_an_unreadable_file_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.touch(0o000)
+    with pytest.raises(UsageError, match="Permission denied"):
+        list(read(path))
+
+
+def test_a_name_cannot_play_tricks_on_the_terminal(tmp_path):
+    path = tmp_path / "a\x1b[2J\u202eb.jsonl"
+    path.write_text("x")
+    (problem,) = read(path)
+    assert problem.source.endswith("a\\x1b[2J\\u202eb.jsonl")
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path / "\x1b.jsonl")
+    assert str(caught.value).isprintable()
+
+
+def test_hostile_values_are_cut_and_escaped_in_messages(faults):
+    (found,) = faults('{"prompt": "x", "\\u001b[31m\\u202e' + "y" * 1000 + '": 1}')
+    assert found.isprintable()
+    assert f'unknown field "\\x1b[31m\\u202e{"y" * 54}…"' in found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes of POSIX")
+def test_a_named_pipe_is_read_like_standard_input(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"prompt": "x"}\n',))
+    writer.start()
+    assert [row.request.prompt for row in read(pipe)] == ["x"]
+    writer.join()
+
+
+def test_an_input_that_flags_give_excuses_the_rows(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"seed": 1}')
+    (row,) = read(path, defaults=GenerationRequest(image="a.png"))
+    assert row.request == GenerationRequest(seed=1)
+
+
+def test_input_files_are_listed_as_written():
+    request = GenerationRequest(
+        image=["a.png", "b.png"], last_image="c.png", mask="d.png", video="e.mp4", lora=[Adapter(path="f")]
+    )
+    assert list(input_files(request)) == [
+        InputFile("image", "a.png"),
+        InputFile("image", "b.png"),
+        InputFile("last_image", "c.png"),
+        InputFile("mask", "d.png"),
+        InputFile("video", "e.mp4"),
+        InputFile("lora", "f"),
+    ]
+    assert list(input_files(GenerationRequest(prompt="x", image="a.png"))) == [InputFile("image", "a.png")]
