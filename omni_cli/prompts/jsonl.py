@@ -40,7 +40,7 @@ def read_row(row: Row, index: int, defaults: GenerationRequest) -> Iterator[Loca
     """The request of a JSON row, or all its problems."""
     request = _decode(row.raw)
     if request is not None:
-        yield Located(request, index, row)
+        yield Located(request, index, row.source, row)
     else:
         yield from judge(row, index, defaults)
 

@@ -47,16 +47,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A request and where it was asked for. `index` counts the rows of the source from 0, faulty ones included."""
+    """A request and where it was asked for.
+
+    `index` counts the rows of the source from 0, faulty ones included; `source` is the file's name, made safe to print.
+    """
 
     request: GenerationRequest
     index: int
+    source: str
     row: Row = field(repr=False)
-
-    @property
-    def source(self) -> str:
-        """The name of the file, made safe to print."""
-        return self.row.source
 
     @property
     def line(self) -> int:
@@ -78,7 +77,7 @@ def judge(row: Row, index: int, defaults: GenerationRequest) -> Iterator[Located
     broken = not_utf8(row.raw)
     checked = check(parsed, defaults)
     if isinstance(checked, GenerationRequest) and broken is None:
-        yield Located(checked, index, row)
+        yield Located(checked, index, row.source, row)
         return
     if broken is not None:
         yield row.problem(broken)

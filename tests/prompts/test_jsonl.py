@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -256,3 +257,4 @@ def test_a_later_check_can_place_its_problem(rows):
     assert str(row.problem("height", "10 is no multiple of 16", "use 16")) == (
         "<stdin>:2:43: height: 10 is no multiple of 16; use 16"
     )
+    assert replace(row, source="a.jsonl").problem("seed", "x").source == "a.jsonl"
