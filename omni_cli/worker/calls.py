@@ -81,19 +81,20 @@ def plan(requests: Sequence[PlannedRequest], card: Card) -> list[Call]:
     calls: list[Call] = []
     groups: dict[str, list[tuple[int, Sample]]] = {}
     for owner, planned in enumerate(requests):
-        for seed in planned.seeds:
+        shared = _sharing_key(planned.request, card)
+        for position, seed in enumerate(planned.seeds):
             sample = Sample(planned.request.prompt, planned.request.negative_prompt, seed)
-            groups.setdefault(_sharing_key(planned.request, card, owner, seed), []).append((owner, sample))
+            groups.setdefault(shared or f"alone {owner} {position}", []).append((owner, sample))
     for members in groups.values():
         owners, samples = zip(*members, strict=True)
         calls.append(Call(samples, owners, keywords(requests[owners[0]].request, card)))
     return calls
 
 
-def _sharing_key(request: GenerationRequest, card: Card, owner: int, seed: int) -> str:
-    """Equal for samples that may share a call: same keywords, and prompts that may stand in one list."""
+def _sharing_key(request: GenerationRequest, card: Card) -> str | None:
+    """Equal for samples that may share a call: same keywords, and prompts that may stand in one list. None: none may."""
     if not card.batchable or any(getattr(request, field) is not None for field in READERS):
-        return f"{owner}/{seed}/{id(request)}"
+        return None
     shared = {field: getattr(request, field) for field in NAMES if field not in READERS}
     shared |= {"extra": request.extra, "lora": [msgspec.to_builtins(adapter) for adapter in request.lora or ()]}
     given = [request.prompt is not None, request.negative_prompt is not None]
