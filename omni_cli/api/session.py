@@ -21,7 +21,7 @@ from omni_cli.planner import Planner, batches
 from omni_cli.request import PlannedRequest, Result
 from omni_cli.trace import Timeline
 from omni_cli.transport.messages import Loaded
-from omni_cli.writers.place import sweep
+from omni_cli.writers import sweep
 
 
 class Session(AbstractContextManager["Session"]):

@@ -1,6 +1,7 @@
 """Where a run's requests come from, in a form that can be read twice: once to find every fault, once to render."""
 
 import io
+import json
 import shutil
 import sys
 import tempfile
@@ -69,12 +70,13 @@ def given_row(request: GenerationRequest | Mapping[str, Any] | str, index: int, 
     """
     source = f"requests[{index}]"
     try:
-        line = msgspec.json.encode({"prompt": request} if isinstance(request, str) else request)
+        # The standard library keeps what JSON cannot hold (NaN, lone surrogates) visible to the reader, which refuses it.
+        line = json.dumps(msgspec.to_builtins({"prompt": request} if isinstance(request, str) else request)).encode()
     except (TypeError, ValueError) as error:
         yield Problem(source, 0, 0, "", f"cannot be written as JSON: {error}")
         return
     for row in read("-", stdin=io.BytesIO(line), format="jsonl", defaults=defaults):
         if isinstance(row, Located):
-            yield replace(row, source=source, index=index)
+            yield replace(row, index=index, row=replace(row.row, source=source))
         else:
             yield replace(row, source=source)

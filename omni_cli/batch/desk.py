@@ -22,10 +22,7 @@ from omni_cli.events import EncodeDone, EncodeStarted, Observer, RequestFinished
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.log import logger
 from omni_cli.request import ErrorInfo, Interval, ModelInfo, OutputFile, PlannedRequest, Result, Status, Timings
-from omni_cli.writers.finalize import samples
-from omni_cli.writers.formats import resolve_format
-from omni_cli.writers.metadata import Metadata
-from omni_cli.writers.write import write_output
+from omni_cli.writers import Metadata, samples, write_output
 
 Ended = Result | OmniGenError
 """What the queue gives: a row, or the error that ends the run."""
@@ -105,7 +102,6 @@ class Desk:
         self._observe(EncodeStarted(at=time.monotonic(), id=planned.id))
         encode = write = Interval(0.0, 0.0)
         files: list[OutputFile] = []
-        form = resolve_format(planned.request.format or "")
         try:
             for index, (frames, name) in enumerate(
                 zip(samples(output.header, output.buffer), planned.files, strict=True)
@@ -113,9 +109,9 @@ class Desk:
                 metadata = Metadata.of(planned, self._model, index) if self._config.metadata else None
                 written = write_output(
                     frames,
-                    self._root,
-                    name,
-                    form=form,
+                    self._root / name,
+                    name=name,
+                    format=planned.request.format or "",
                     fps=planned.request.fps,
                     options=self._config,
                     metadata=metadata,

@@ -1,20 +1,8 @@
 """`omni-gen run PROMPTS`: render every request of a file."""
 
-from typing import Any
-
 import typer
 
-from omni_cli.api.run import run_file
-from omni_cli.api.session import Session
-from omni_cli.api.source import Source
 from omni_cli.cli import options as o
-from omni_cli.cli.defaults import checked_defaults
-from omni_cli.cli.settings import byte_count, shard, transport
-from omni_cli.cli.signals import stopping
-from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, output_timeout
-from omni_cli.log import log_to_file
-from omni_cli.trace import Timeline
-from omni_cli.view import open_view
 
 
 def run(
@@ -74,6 +62,11 @@ def run(
     log_file: o.LogFile = None,
 ) -> None:
     """Render every request of a prompt file. The same command again renders only what is missing."""
+    # Imported when a run is wanted: --help stays fast.
+    from omni_cli.cli.defaults import checked_defaults
+    from omni_cli.cli.settings import byte_count, shard, transport
+    from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, output_timeout
+
     defaults = checked_defaults(
         negative_prompt=negative_prompt,
         height=height,
@@ -132,25 +125,4 @@ def run(
         shard=shard(shard_),
         fail_fast=fail_fast,
     )
-    raise typer.Exit(
-        _run(prompts, settings, progress=progress.value, data=print_ and print_.value, trace=trace, log=log_file)
-    )
-
-
-def _run(prompts: str, settings: RunConfig, *, progress: Any, data: Any, trace: Any, log: Any) -> int:
-    """The run itself, with its view, its signals and its log."""
-    timeline = Timeline(keep_spans=trace is not None)
-    handler = log_to_file(log) if log is not None else None
-    try:
-        with (
-            Source(prompts, settings.defaults) as source,
-            open_view(progress, data=data) as observe,
-            Session(settings, observe, timeline) as session,
-            stopping(session.stop.request, session.kill) as caught,
-        ):
-            return caught.exit_code(run_file(session, source))
-    finally:
-        if trace is not None:
-            timeline.write_chrome_trace(trace)
-        if handler is not None:
-            handler.close()
+    raise typer.Exit(perform(prompts, settings, progress.value, print_ and print_.value, trace, log_file))

@@ -5,11 +5,7 @@ from typing import Annotated
 
 import typer
 
-from omni_cli.api.run import check_file
-from omni_cli.api.source import Source
 from omni_cli.cli import options as o
-from omni_cli.config import ModelConfig, RunConfig
-from omni_cli.request import GenerationRequest
 
 
 def validate(
@@ -18,6 +14,12 @@ def validate(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print problems only.")] = False,
 ) -> None:
     """Check every request of a prompt file: fields, ranges, sizes, ids, names, inputs. Exit code 2 if one is wrong."""
+    # Imported when a file is to be checked: --help stays fast.
+    from omni_cli.api.run import check_file
+    from omni_cli.api.source import Source
+    from omni_cli.config import ModelConfig, RunConfig
+    from omni_cli.request import GenerationRequest
+
     config = RunConfig(model=ModelConfig(model=model))
     with Source(prompts, GenerationRequest()) as source:
         count = check_file(config, source)
