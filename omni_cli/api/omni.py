@@ -61,7 +61,7 @@ class OmniGen:
 
     def __enter__(self) -> Self:
         """Hold the output folder and start loading the model. Raises OutputFolderError."""
-        self._session.__enter__()
+        self._session.hold()
         self._session.start()
         return self
 

@@ -46,6 +46,7 @@ def run_file(session: Session, source: Source) -> int:
     tally, code, reason = Tally(), EngineError.exit_code, None
     try:
         tally.total = check_file(session.config, source, _starting_late(session, source.rows()))
+        session.hold()
         loaded = session.load()
         # A card that was not known before loading: the rows are checked against it now, still before any forward.
         if known_card(session.config) is None:

@@ -39,10 +39,13 @@ class Session(AbstractContextManager["Session"]):
         self.skipped = 0
 
     def __enter__(self) -> Self:
-        """Hold the output folder. Raises OutputFolderError if that is not possible."""
+        """Nothing is taken yet: the folder is held by `hold`, the model loaded by `start`."""
+        return self
+
+    def hold(self) -> None:
+        """Hold the output folder, with its manifest. Raises OutputFolderError if that is not possible."""
         self.journal = self._stack.enter_context(Journal.open(self.config.output.output_dir))
         sweep(Path(self.config.output.output_dir))
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -15,7 +15,7 @@ from omni_cli import __version__
 from omni_cli.cli.info import info
 from omni_cli.cli.run import run
 from omni_cli.cli.validate import validate
-from omni_cli.errors import OmniGenError
+from omni_cli.errors import OmniGenError, PromptFileError
 
 app = typer.Typer(
     name="omni-gen",
@@ -64,7 +64,12 @@ def main() -> NoReturn:
 def _print_error(error: OmniGenError) -> None:
     """The message alone: it names what, where and what to do. A worker's traceback is shown when it is all there is."""
     text = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in str(error))
-    print(f"omni-gen: {text}" if "\n" not in text else text, file=sys.stderr)  # noqa: T201
+    if isinstance(error, PromptFileError):
+        count = len(error.problems)
+        text += f"\nomni-gen: {count} problem{'s' if count > 1 else ''}; nothing was rendered"
+    else:
+        text = f"omni-gen: {text}"
+    print(text, file=sys.stderr)  # noqa: T201
 
 
 def _print_bug() -> None:

@@ -41,6 +41,23 @@ class Print(StrEnum):
     JSON = "json"
 
 
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Lay the file's values under the command line. Keys are the flags' names, with - or _."""
+    if path is None:
+        return None
+    # Imported when a file is given: --help stays fast.
+    from omni_cli.cli.settings import flag_values
+
+    names = {
+        option.removeprefix("--").replace("-", "_"): parameter.name or ""
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    context.default_map = {**(context.default_map or {}), **flag_values(path, names)}
+    return path
+
+
 Prompts = Annotated[
     str,
     typer.Argument(
@@ -101,7 +118,11 @@ DeployConfig = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="YAML with values for these flags; the command line wins.", rich_help_panel=_ENGINE
+        metavar="FILE",
+        help="YAML with values for these flags; the command line wins.",
+        is_eager=True,
+        callback=_read_config,
+        rich_help_panel=_ENGINE,
     ),
 ]
 MaxRestarts = Annotated[

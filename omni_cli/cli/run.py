@@ -64,6 +64,7 @@ def run(
     """Render every request of a prompt file. The same command again renders only what is missing."""
     # Imported when a run is wanted: --help stays fast.
     from omni_cli.cli.defaults import checked_defaults
+    from omni_cli.cli.perform import perform
     from omni_cli.cli.settings import byte_count, shard, transport
     from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, output_timeout
 
@@ -125,4 +126,6 @@ def run(
         shard=shard(shard_),
         fail_fast=fail_fast,
     )
-    raise typer.Exit(perform(prompts, settings, progress.value, print_ and print_.value, trace, log_file))
+    raise typer.Exit(
+        perform(prompts, settings, progress.value, None if print_ is None else print_.value, trace, log_file)
+    )

@@ -1,6 +1,8 @@
 """From files and texts of the command line to settings: deploy YAML, JSON objects, sizes with a unit, shards."""
 
+import difflib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,24 @@ def _from_deploy(path: Path) -> VideoOutputTransport:
         except msgspec.ValidationError as error:
             raise UsageError(f"--deploy-config {path}: stages[{number}].{_TRANSPORT}: {error}") from error
     return VideoOutputTransport()
+
+
+def flag_values(path: Path, names: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a `--config` file by parameter; `names` maps flags (with _) to parameters.
+
+    `async: false` is `--no-async`. Raises UsageError with every key that is no flag, and the nearest that is.
+    """
+    values, unknown = dict[str, Any](), list[str]()
+    for key, value in read_yaml(path, "--config").items():
+        flag = str(key).replace("-", "_")
+        if flag not in names or flag in ("config", "help"):
+            near = difflib.get_close_matches(flag, names, 1)
+            unknown.append(f"--config {path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        else:
+            values[names[flag]] = value
+    if unknown:
+        raise UsageError("\n".join(unknown))
+    return values
 
 
 def read_yaml(path: Path, flag: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from omni_cli.planner.seeds import sample_seeds
 from omni_cli.planner.template import NameTemplate
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import ModelInfo, PlannedRequest
+from omni_cli.writers.formats import check_available
 
 MAX_PROBLEMS = 1000
 """Problems that are listed; the rest is counted."""
@@ -49,6 +50,7 @@ class Planner:
         self._template = NameTemplate(config.output.name_template)
         self._fingerprinter = None if info is None else Fingerprinter(config, card, info, versions or {})
         self._claims, self._inputs, self._places = Claims(), Inputs(), Places(config.output.output_dir)
+        self._lacking: dict[str, str | None] = {}
         _check_selection(config)
 
     def check(self, located: Located) -> list[Problem]:
@@ -61,6 +63,7 @@ class Planner:
             return [located.problem("format", str(error))]
         return [
             *card_problems(located, resolved, self._card),
+            *self._codec_problems(located, resolved),
             *self._inputs.problems(located, resolved.request),
             *self._name_problems(located, resolved),
         ]
@@ -140,6 +143,19 @@ class Planner:
 
     def _files(self, located: Located, resolved: Resolved, seeds: tuple[int, ...]) -> tuple[str, ...]:
         return file_names(resolved.request, located.index, seeds, self._template, resolved.form.extension)
+
+    def _codec_problems(self, located: Located, resolved: Resolved) -> Iterator[Problem]:
+        """A format that nothing here can encode; asked once per format."""
+        name = resolved.form.name
+        if name not in self._lacking:
+            try:
+                check_available(resolved.form, self._config.output.encoder)
+                self._lacking[name] = None
+            except UsageError as error:
+                self._lacking[name] = str(error)
+        lacking = self._lacking[name]
+        if lacking is not None:
+            yield located.problem("format", lacking)
 
     def _name_problems(self, located: Located, resolved: Resolved) -> Iterator[Problem]:
         """A second id, or a file that cannot be placed, or that another request has."""
