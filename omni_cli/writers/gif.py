@@ -90,10 +90,15 @@ def _palette(frames: Frames, job: VideoJob) -> "VideoFrame":
     graph.threads = 1
     source = graph.add_buffer(width=job.width, height=job.height, format="rgb24", time_base=1 / job.rate)  # type: ignore[arg-type]
     graph.link_nodes(source, graph.add("palettegen", PALETTE_GEN), graph.add("buffersink")).configure()
+    made: list[VideoFrame] = []
     for picture in _pictures(frames, job):
         graph.vpush(picture)
+        made += _ready(
+            graph
+        )  # none yet, but asking is what makes the filter take the frame: unasked, frames queue up before it
     graph.vpush(None)
-    palette = graph.vpull().reformat(format="bgra")
+    made += _ready(graph)
+    palette = made[0].reformat(format="bgra")
     palette.pts, palette.time_base = 0, 1 / job.rate
     return palette
 

@@ -37,6 +37,10 @@ _VP9_SPEED = {
     "placebo": ("best", 0),
 }
 
+# Without it, x264's AVX-512 macroblock-tree reads memory that it has not written: the same frames gave other bytes, and other
+# pixels, after other encoders had run in the process. With it, bytes are the same on every CPU, at the same speed.
+_REPRODUCIBLE = "cpu-independent=1"
+
 PRESETS = tuple(_VP9_SPEED)
 
 
@@ -79,7 +83,7 @@ def plan_video(frames: Frames, form: Format, fps: float, options: OutputConfig, 
     pixel_format = "yuv420p"
     if form.codec == "libx264":
         muxer_options["movflags"] = "+faststart"
-        codec_options = {"crf": str(options.crf), "preset": options.encoder_preset}
+        codec_options = {"crf": str(options.crf), "preset": options.encoder_preset, "x264-params": _REPRODUCIBLE}
         if frames.width % 2 or frames.height % 2:
             pixel_format = "yuv444p"
     elif form.codec == "libvpx-vp9":

@@ -7,7 +7,7 @@ check that the format can hold it ── encode into a hidden file ── fsync,
 import errno
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from omni_cli.config import OutputConfig
 from omni_cli.errors import UsageError, WriteError
@@ -15,7 +15,7 @@ from omni_cli.media import Kind
 from omni_cli.request import Interval, OutputFile
 from omni_cli.writers import ffmpeg, image, pyav
 from omni_cli.writers.finalize import Frames
-from omni_cli.writers.formats import Format, check_available, check_fps, names_for
+from omni_cli.writers.formats import Format, check_available, check_fps, names_for, resolve_format
 from omni_cli.writers.metadata import Metadata
 from omni_cli.writers.place import Pending, placing
 from omni_cli.writers.video import EncoderError, VideoEncoder, plan_video
@@ -34,23 +34,26 @@ class Written:
 
 def write_output(
     frames: Frames,
-    root: Path,
-    name: str,
+    path: Path,
     *,
-    form: Format,
+    name: str,
+    format: str,  # noqa: A002 - the request's own word
     fps: float | None,
     options: OutputConfig,
     metadata: Metadata | None = None,
 ) -> Written:
-    """Encode `frames` and place them as `root / name`; `name` is POSIX, relative to the output folder `root`.
+    """Encode `frames` and place them as `path`, which ends in `name`: POSIX, relative to the output folder, as the row has it.
 
-    `fps` is in frames per second and needed for every video that has a clock; for an image it is not looked at. Safe to call
-    from any number of threads. Once this returns or raises, nothing of it reads the payload behind `frames`.
+    `format` is a format's name. `fps` is in frames per second and needed for every video that has a clock; for an image it is
+    not looked at. Safe to call from any number of threads. Once this returns or raises, nothing of it reads the payload
+    behind `frames`.
 
     Raises WriteError that names the file and the reason; then nothing has appeared under the name, and what was there stays.
     """
     started = time.monotonic()
+    root = _root_of(path, name)
     try:
+        form = resolve_format(format)
         fps = fps if frames.kind is Kind.VIDEO and Kind.VIDEO in form.kinds else None
         _check_holds(form, frames, fps)
         with placing(root, name) as pending:
@@ -71,6 +74,14 @@ def write_output(
         fps=fps,
     )
     return Written(file, Interval(started, encoded), Interval(encoded, time.monotonic()))
+
+
+def _root_of(path: Path, name: str) -> Path:
+    """The output folder: `path` without `name`. WriteError if that leaves none, as with an absolute name."""
+    parts = PurePosixPath(name).parts
+    if not parts or PurePosixPath(name).is_absolute() or path.parts[-len(parts) :] != parts:
+        raise WriteError(f"{name!r} leads out of the output folder: {str(path)!r}; nothing was written")
+    return Path(*path.parts[: -len(parts)])
 
 
 def _check_holds(form: Format, frames: Frames, fps: float | None) -> None:

@@ -42,18 +42,14 @@ def still() -> Callable[..., Frames]:
 
 @pytest.fixture
 def clip() -> Callable[..., Frames]:
-    """Frames of a smooth moving gradient; `paint` gives every pixel one colour instead."""
+    """Frames of a smooth moving gradient."""
 
-    def make(
-        width: int = 64, height: int = 64, count: int = 5, channels: int = 3, paint: tuple[int, ...] | None = None
-    ) -> Frames:
+    def make(width: int = 64, height: int = 64, count: int = 5, channels: int = 3) -> Frames:
         pixels = np.empty((count, height, width, channels), np.uint8)
         rows, columns = np.mgrid[:height, :width]
         for index in range(count):
             for channel in range(channels):
                 pixels[index, ..., channel] = (rows * (channel + 1) + columns + 4 * index) // 3 % 200 + 20
-        if paint is not None:
-            pixels[...] = paint
         pixels.flags.writeable = False
         return Frames(pixels, Kind.VIDEO, COLORS[channels])
 

@@ -1,0 +1,124 @@
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_cli.config import OutputConfig
+from omni_cli.errors import WriteError
+from omni_cli.writers import ffmpeg
+from omni_cli.writers.finalize import Frames
+from omni_cli.writers.formats import ffmpeg_program
+from omni_cli.writers.write import write_output
+
+LISTING = "case \"$*\" in *-encoders*) echo ' V....D libx264 x'; exit 0;; esac\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a shell script in the place of ffmpeg; it says that it has libx264."""
+
+    def make(script: str) -> Path:
+        path = tmp_path / "bin" / "ffmpeg"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{LISTING}{script}")
+        path.chmod(0o755)
+        monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(path))
+        return path
+
+    return make
+
+
+def write(frames: Frames, root: Path) -> None:
+    options = OutputConfig(encoder="ffmpeg")
+    write_output(frames, root / "x.mp4", name="x.mp4", format="mp4", fps=8, options=options)
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_users_own_program_is_the_one_that_runs(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IMAGEIO_FFMPEG_EXE", raising=False)
+    real = ffmpeg_program()
+    program(f'echo "$*" > "{tmp_path}/said"\nexec "{real}" "$@"\n')
+    write(clip(), tmp_path / "out")
+    said = (tmp_path / "said").read_text()
+    assert "-threads:v 1" in said
+    assert (tmp_path / "out" / "x.mp4").stat().st_size > 500
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_program_that_fails_is_quoted_by_its_last_lines(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path], count: int
+) -> None:
+    path = program('i=0; while [ $i -lt 9 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 3\n')
+    with pytest.raises(WriteError) as caught:
+        write(clip(128, 128, count), tmp_path / "out")
+    text = str(caught.value)
+    assert text.startswith("'x.mp4' was not written: ")
+    assert f"{path} ended with exit code 3: line 3\nline 4\n" in text
+    assert text.endswith("line 8")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_program_that_is_killed_is_named_with_its_signal(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path]
+) -> None:
+    program("kill -9 $$\n")
+    with pytest.raises(WriteError, match="was ended by SIGKILL: it said nothing"):
+        write(clip(128, 128, 60), tmp_path / "out")
+
+
+def test_a_program_that_closes_its_input_and_stays_is_ended(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ffmpeg, "QUIT_S", 0.05)
+    program(f'exec 0<&-\nsleep 600 & echo "$$ $!" > "{tmp_path}/pids"\nwait\n')
+    with pytest.raises(WriteError, match="closed its input and did not leave"):
+        write(clip(128, 128, 60), tmp_path / "out")
+    leader, child = map(int, (tmp_path / "pids").read_text().split())
+    assert not running(leader)
+    assert _gone(child)
+
+
+def test_a_failure_in_the_frames_ends_the_program(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path]
+) -> None:
+    class Broken(Frames):
+        def __iter__(self) -> Iterator[object]:
+            yield self.array[0]
+            raise ValueError("frame 1 cannot be read")
+
+    program(f'echo $$ > "{tmp_path}/pid"\ncat > /dev/null; sleep 600\n')
+    whole = clip(256, 256)
+    with pytest.raises(WriteError, match="frame 1 cannot be read"):
+        write(Broken(whole.array, whole.kind, whole.color), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    assert not running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_name_is_never_read_as_a_protocol_or_an_option(clip: Callable[..., Frames], tmp_path: Path) -> None:
+    options = OutputConfig(encoder="ffmpeg")
+    for name in ("-y.mp4", "http:x.mp4", "concat:a|b.mp4", "%03d.mp4", "a b'\n.mp4"):
+        write_output(clip(), tmp_path / name, name=name, format="mp4", fps=8, options=options)
+        assert (tmp_path / name).stat().st_size > 500
+
+
+def _gone(pid: int) -> bool:
+    """True once `pid`, an orphan that was sent SIGKILL, has been reaped or is only waiting to be."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+        if not state or state.startswith("Z"):
+            return True
+        time.sleep(0.01)
+    return False
