@@ -1,6 +1,7 @@
 """LoRA adapters of a request: loaded once, set for each request, taken out when a request has none."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +15,58 @@ class Adapters:
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
         self._names: dict[str, str] = {}
-        self._active: tuple[Adapter, ...] = ()
+        # What counts now; None after a change that failed half-way, when the pipeline's state is not known.
+        self._active: tuple[Adapter, ...] | None = ()
 
     def use(self, adapters: Sequence[Adapter]) -> None:
         """Make exactly these adapters count, with their weights; ForwardError names the adapter that cannot be used."""
         wanted = tuple(adapters)
         if wanted == self._active:
             return
-        if not hasattr(self._pipeline, "load_lora_weights"):
-            raise ForwardError(f"{type(self._pipeline).__name__} takes no LoRA (request field lora)")
-        if not wanted:
+        if wanted:
+            self._check(wanted)
+            sources = {adapter.path: _source(adapter.path) for adapter in wanted}
+        self._active = None
+        if wanted:
+            names = [self._load(path, source) for path, source in sources.items()]
+            self._pipeline.set_adapters(names, adapter_weights=[adapter.weight for adapter in wanted])
+        else:
             self._pipeline.unload_lora_weights()
             self._names.clear()
-        else:
-            names = [self._load(adapter.path) for adapter in wanted]
-            self._pipeline.set_adapters(names, adapter_weights=[adapter.weight for adapter in wanted])
         self._active = wanted
 
-    def _load(self, path: str) -> str:
-        """Name of the adapter in `path`, loaded if it is not yet."""
+    def _check(self, wanted: tuple[Adapter, ...]) -> None:
+        """Refuse what can never work, before anything is changed."""
+        if not hasattr(self._pipeline, "load_lora_weights"):
+            raise ForwardError(f"{type(self._pipeline).__name__} takes no LoRA (request field lora)")
+        if len({adapter.path for adapter in wanted}) < len(wanted):
+            raise ForwardError("lora: the same adapter is given twice; give it once, with the sum of the weights")
+
+    def _load(self, path: str, source: tuple[str, dict[str, str]]) -> str:
+        """Name of the adapter from `path`, loaded if it is not yet."""
         if path in self._names:
             return self._names[path]
+        if find_spec("peft") is None:
+            raise ForwardError("lora needs the peft package: pip install peft")
         name = f"lora_{len(self._names)}"
-        keywords: dict[str, Any] = {"adapter_name": name, "use_safetensors": True}
-        file = Path(path).expanduser()
-        if file.is_file():
-            if file.suffix != ".safetensors":
-                raise ForwardError(
-                    f"lora {path!r}: only .safetensors files are loaded; others can run code when they are read"
-                )
-            keywords["weight_name"] = file.name
-            path_or_id = str(file.parent)
-        else:
-            path_or_id = str(file) if file.is_dir() else path
+        place, keywords = source
         try:
-            self._pipeline.load_lora_weights(path_or_id, **keywords)
+            self._pipeline.load_lora_weights(place, adapter_name=name, use_safetensors=True, **keywords)
         except Exception as error:  # boundary: a loader of another library may raise anything
             raise ForwardError(f"lora {path!r} cannot be loaded: {type(error).__name__}: {error}") from error
         self._names[path] = name
         return name
+
+
+def _source(path: str) -> tuple[str, dict[str, str]]:
+    """Folder or hub id of an adapter, and the keywords that name its file."""
+    place = Path(path).expanduser()
+    if place.is_file():
+        if place.suffix != ".safetensors":
+            raise ForwardError(
+                f"lora {path!r}: only .safetensors files are loaded; others can run code when they are read"
+            )
+        return str(place.parent), {"weight_name": place.name}
+    if not place.is_dir() and (place.is_absolute() or path.startswith(".") or path.count("/") != 1):
+        raise ForwardError(f'lora {path!r}: no such file or folder, and not a hub id like "owner/name"')
+    return str(place) if place.is_dir() else path, {}

@@ -37,7 +37,7 @@ class Steps:
         """Keywords that make `pipeline` report to this; `wanted` is the number of steps asked for."""
         if "callback_on_step_end" in parameters:
             return {"callback_on_step_end": lambda pipe, index, _, values: self._callback(pipe, index, values, wanted)}
-        pipeline.progress_bar = lambda iterable=None, total=None: _Bar(self, iterable, total or wanted)
+        pipeline.progress_bar = lambda iterable=None, total=None, **_: _Bar(self, iterable, total or wanted)
         return {}
 
     def _callback(self, pipeline: Any, index: int, values: dict[str, Any], wanted: int) -> dict[str, Any]:
@@ -73,5 +73,5 @@ class _Bar:
         self._step += n
         self._steps.done(self._step, self._total)
 
-    def set_postfix(self, *_: Any, **__: Any) -> None:
-        """Words beside a bar; nobody reads them here."""
+    def close(self) -> None:
+        """Nothing is on screen."""

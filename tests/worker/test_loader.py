@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub.constants
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -17,6 +18,9 @@ from omni_cli.errors import ModelLoadError, UsageError
 from omni_cli.media import Kind
 from omni_cli.models.cards import SizeRule
 from omni_cli.worker.loader import LoadedPipeline, fingerprint, load
+from tests.tiny import single_file
+from tests.worker.conftest import levels, plain, planned, reference, run
+from tests.worker.conftest import load as load_runner
 
 Tiny = Callable[[str], Path]
 
@@ -245,3 +249,14 @@ def test_a_single_file_takes_its_class_from_the_configuration(tmp_path: Path, ti
     save_file({"some.weight": torch.zeros(2)}, tmp_path / "m.safetensors")
     with pytest.raises(ModelLoadError, match="DDIMPipeline cannot be loaded from a single file"):
         load_quietly(str(tmp_path / "m.safetensors"), config=str(tiny_model("ddim")))
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_single_file_is_the_same_model_as_its_folder(tmp_path: Path, tiny_model: Tiny) -> None:
+    folder = tiny_model("stable_diffusion")
+    same = plain(folder)
+    same.safety_checker = None  # a single file holds none
+    single_file.write(same, tmp_path / "sd.safetensors")
+    runner, fields = load_runner(str(tmp_path / "sd.safetensors"), config=str(folder)), {"height": 32, "width": 64}
+    media = run(runner, planned(prompt="x", num_inference_steps=2, **fields))[0]
+    np.testing.assert_array_equal(levels(media), reference(same, 5, prompt="x", num_inference_steps=2, **fields))

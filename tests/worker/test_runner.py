@@ -1,7 +1,7 @@
 """The runner against diffusers itself: same bytes, whatever the pipeline, the batch and the fall-back."""
 
-import gc
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,10 +204,40 @@ def test_a_pipeline_without_lora_says_so(runner_of: Callable[..., Any]) -> None:
         run(runner_of("ddim"), planned(num_inference_steps=2, lora=[Adapter(path="a.safetensors")]))
 
 
-def test_a_lora_that_is_a_pickle_is_refused(runner_of: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "words"), [("a.bin", r"only \.safetensors"), ("none.safetensors", "no such file")])
+def test_a_lora_that_cannot_be_used_is_named(
+    name: str, words: str, runner_of: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "a.bin").write_bytes(b"x")
-    with pytest.raises(ForwardError, match=r"only \.safetensors"):
-        run(runner_of("flux"), planned(prompt="x", lora=[Adapter(path=str(tmp_path / "a.bin"))], **FIELDS["flux"]))
+    with pytest.raises(ForwardError, match=words):
+        run(runner_of("flux"), planned(prompt="x", lora=[Adapter(path=str(tmp_path / name))], **FIELDS["flux"]))
+
+
+def test_loras_count_for_the_requests_that_name_them_and_no_other(
+    tiny_model: Callable[[str], Path], tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    pipeline, fields = plain(tiny_model("flux")), {"prompt": "x", **FIELDS["flux"]}
+    pipeline.transformer.add_adapter(peft.LoraConfig(r=2, init_lora_weights=False, target_modules=["to_q", "to_v"]))
+    layers = {key: value * 3 for key, value in peft.get_peft_model_state_dict(pipeline.transformer).items()}
+    pipeline.save_lora_weights(str(tmp_path), transformer_lora_layers=layers)
+    lora = str(tmp_path / "pytorch_lora_weights.safetensors")
+    pipeline = plain(tiny_model("flux"))
+    without = reference(pipeline, 5, **fields)
+    pipeline.load_lora_weights(str(tmp_path), adapter_name="a")
+    pipeline.set_adapters(["a"], [0.5])
+    with_it = reference(pipeline, 5, **fields)
+    assert (with_it != without).any()
+
+    runner = load(str(tiny_model("flux")))
+    for _ in range(2):
+        media = run(runner, planned(lora=[Adapter(path=lora, weight=0.5)], **fields))[0]
+        np.testing.assert_array_equal(levels(media), with_it)
+        np.testing.assert_array_equal(levels(run(runner, planned(**fields))[0]), without)
+    (tmp_path / "bad.safetensors").write_bytes(b"junk")
+    with pytest.raises(ForwardError, match=r"bad\.safetensors' cannot be loaded"):
+        run(runner, planned(lora=[Adapter(path=lora), Adapter(path=str(tmp_path / "bad.safetensors"))], **fields))
+    np.testing.assert_array_equal(levels(run(runner, planned(**fields))[0]), without)
 
 
 def test_sleep_and_wake_up_change_no_pixel(runner_of: Callable[..., Any]) -> None:
@@ -220,14 +250,10 @@ def test_sleep_and_wake_up_change_no_pixel(runner_of: Callable[..., Any]) -> Non
 
 
 def test_close_drops_the_model(tiny_model: Callable[[str], Path]) -> None:
-    before = _alive("LTXPipeline")
     runner = load(str(tiny_model("ltx")))
-    assert _alive("LTXPipeline") == before + 1
+    pipeline = weakref.ref(runner._model.pipeline)
+    assert pipeline() is not None
     runner.close()
-    assert _alive("LTXPipeline") == before
+    assert pipeline() is None
     with pytest.raises(EngineError, match="no model is loaded"):
         run(runner, planned(prompt="x"))
-
-
-def _alive(class_name: str) -> int:
-    return sum(type(thing).__name__ == class_name for thing in gc.get_objects())
