@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -39,6 +39,11 @@ class Print(StrEnum):
 
     PATHS = "paths"
     JSON = "json"
+
+    @property
+    def mode(self) -> Literal["paths", "json"]:
+        """The value, as the type that the view takes."""
+        return "paths" if self is Print.PATHS else "json"
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -166,7 +171,8 @@ Format = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.", rich_help_panel=_DEFAULTS)]
 Shard = Annotated[
-    str | None, typer.Option(metavar="I/N", help="Only the I-th of N parts (1/N to N/N).", rich_help_panel=_DEFAULTS)
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts (1/N to N/N).", rich_help_panel=_DEFAULTS),
 ]
 
 OutputDir = Annotated[

@@ -62,70 +62,11 @@ def run(
     log_file: o.LogFile = None,
 ) -> None:
     """Render every request of a prompt file. The same command again renders only what is missing."""
+    given = dict(locals())
     # Imported when a run is wanted: --help stays fast.
-    from omni_cli.cli.defaults import checked_defaults
     from omni_cli.cli.perform import perform
-    from omni_cli.cli.settings import byte_count, shard, transport
-    from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, output_timeout
+    from omni_cli.cli.settings import run_config
 
-    defaults = checked_defaults(
-        negative_prompt=negative_prompt,
-        height=height,
-        width=width,
-        num_frames=num_frames,
-        fps=fps,
-        num_inference_steps=num_inference_steps,
-        guidance_scale=guidance_scale,
-        guidance_scale_2=guidance_scale_2,
-        true_cfg_scale=true_cfg_scale,
-        strength=strength,
-        image=image,
-        last_image=last_image,
-        mask=mask,
-        video=video,
-        num_outputs=num_outputs,
-        format=format_,
-    )
-    settings = RunConfig(
-        model=ModelConfig(
-            model=model,
-            revision=revision,
-            variant=variant,
-            dtype=dtype,
-            device=device,
-            pipeline=pipeline,
-            config=model_config,
-            trust_remote_code=trust_remote_code,
-        ),
-        engine=EngineConfig(
-            executor=executor.value,
-            async_output=async_output,
-            workers=workers,
-            max_restarts=max_restarts,
-            batch_size=batch_size,
-            max_inflight_bytes=byte_count(max_inflight_bytes, "--max-inflight-bytes"),
-            output_timeout=output_timeout(),
-            transport=transport(device_postprocess, video_output_transport, deploy_config),
-            threads=threads,
-        ),
-        output=OutputConfig(
-            output_dir=str(output_dir),
-            name_template=name_template,
-            overwrite=overwrite,
-            metadata=not no_metadata,
-            png_compression=png_compression,
-            quality=quality,
-            crf=crf,
-            encoder=encoder.value,
-            encoder_preset=encoder_preset,
-            writers=writers,
-        ),
-        defaults=defaults,
-        seed=seed,
-        limit=limit,
-        shard=shard(shard_),
-        fail_fast=fail_fast,
-    )
     raise typer.Exit(
-        perform(prompts, settings, progress.value, None if print_ is None else print_.value, trace, log_file)
+        perform(prompts, run_config(given), progress.value, None if print_ is None else print_.mode, trace, log_file)
     )

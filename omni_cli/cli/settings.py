@@ -9,11 +9,45 @@ from typing import Any
 import msgspec
 import yaml
 
-from omni_cli.config import VideoOutputTransport
+from omni_cli.cli.defaults import checked_defaults
+from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, VideoOutputTransport, output_timeout
 from omni_cli.errors import UsageError
+from omni_cli.request import GenerationRequest
 
 _TRANSPORT = "video_output_transport"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def run_config(given: Mapping[str, Any]) -> RunConfig:
+    """The settings of a run from the values of `run`'s parameters, by name. Raises UsageError."""
+    model = {**_picked(given, ModelConfig), "config": given["model_config"]}
+    engine = {
+        **_picked(given, EngineConfig),
+        "max_inflight_bytes": byte_count(given["max_inflight_bytes"], "--max-inflight-bytes"),
+        "output_timeout": output_timeout(),
+        "transport": transport(given["device_postprocess"], given["video_output_transport"], given["deploy_config"]),
+    }
+    output = {
+        **_picked(given, OutputConfig),
+        "output_dir": str(given["output_dir"]),
+        "metadata": not given["no_metadata"],
+    }
+    fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name != "seed"}
+    return RunConfig(
+        model=msgspec.convert(model, ModelConfig),
+        engine=msgspec.convert(engine, EngineConfig),
+        output=msgspec.convert(output, OutputConfig),
+        defaults=checked_defaults(**fields, format=given["format_"]),
+        seed=given["seed"],
+        limit=given["limit"],
+        shard=shard(given["shard_"]),
+        fail_fast=given["fail_fast"],
+    )
+
+
+def _picked(given: Mapping[str, Any], settings: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values whose parameter is named like a field."""
+    return {name: given[name] for name in settings.__struct_fields__ if name in given}
 
 
 def transport(flag: bool | None, text: str | None, deploy_config: Path | None) -> VideoOutputTransport:
