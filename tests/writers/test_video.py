@@ -60,16 +60,15 @@ def test_pictures_are_the_ones_given_in_their_order(
     assert psnr(decode(written(frames, form)).frames, expected) > floor
 
 
-@pytest.mark.parametrize(("form", "crf"), [("mp4", 18), ("webm", 4)])
+@pytest.mark.parametrize("form", ["mp4", "webm"])
 @pytest.mark.parametrize("width", [64, 65])
 def test_primaries_and_greys_decode_within_two_levels(
-    clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable, form: str, crf: int, width: int
+    clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable, form: str, width: int
 ) -> None:
-    """At H.264's default quality; of VP9 at a fine one, for at its default a flash of yellow is quantized up to 5 levels off."""
     paints = np.array(PRIMARIES + GREYS, np.uint8)[:, None, None, :]
     whole = clip(width, 48, len(paints))
     frames = Frames(np.ascontiguousarray(np.broadcast_to(paints, whole.array.shape)), whole.kind, whole.color)
-    off = np.abs(decode(written(frames, form, crf=crf)).frames.astype(int) - paints).max(axis=(1, 2, 3))
+    off = np.abs(decode(written(frames, form)).frames.astype(int) - paints).max(axis=(1, 2, 3))
     assert off.max() <= 2, off
 
 
