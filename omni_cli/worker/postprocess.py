@@ -21,6 +21,7 @@ BAND_ELEMENTS = 1 << 17
 NAN_STRIDE = 16
 """Every 16th row is looked at for NaN: an overflow inside a decoder spreads over the whole frame."""
 
+_HALF = torch.tensor(0.5)
 _HOST_LAYOUT = {Kind.IMAGE: Layout.BHWC, Kind.VIDEO: Layout.BTHWC, Kind.AUDIO: Layout.BCS}
 
 
@@ -125,11 +126,14 @@ def write_levels(media: Media, out: torch.Tensor) -> None:
 def _quantize(band: torch.Tensor, levels: torch.Tensor, value_range: tuple[float, float]) -> None:
     """Fill `levels` (float32) with whole numbers 0..255 for `band` (any float), both [C, rows, W]."""
     low, high = value_range
-    levels.copy_(band)
     if value_range == NORMALIZED:
-        levels.mul_(0.5).add_(0.5)
-    elif value_range != UNIT:
-        levels.sub_(low).div_(high - low)
+        # One pass for x * 0.5 + 0.5, and the same bits: halving is exact, so there is one rounding either way.
+        wide = band if band.dtype == torch.float32 else levels.copy_(band)
+        torch.add(_HALF, wide, alpha=0.5, out=levels)
+    else:
+        levels.copy_(band)
+        if value_range != UNIT:
+            levels.sub_(low).div_(high - low)
     levels.clamp_(0, 1).mul_(255).round_()
 
 
