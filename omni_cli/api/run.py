@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from omni_cli.api.session import Session
 from omni_cli.api.source import Rows, Source
-from omni_cli.config import RunConfig
+from omni_cli.config import EngineConfig, RunConfig
 from omni_cli.errors import EngineError, OmniGenError, PromptFileError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.media import Kind
@@ -74,7 +74,9 @@ def run_file(session: Session, source: Source) -> int:
 
 
 def known_card(config: RunConfig) -> Card | None:
-    """The card of the model, if it is known without loading."""
+    """The card of the model, if it is known without loading: another runner than ours brings a card of its own."""
+    if config.engine.runner != EngineConfig().runner:
+        return None
     pipeline = peek(config.model)
     return card_for(pipeline, config.model) if pipeline else None
 

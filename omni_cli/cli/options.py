@@ -136,6 +136,10 @@ MaxRestarts = Annotated[
 MaxInflightBytes = Annotated[
     str, typer.Option(metavar="BYTES", help="Finished output not yet on disk: 1G, 512M.", rich_help_panel=_ENGINE)
 ]
+Runner = Annotated[
+    str,
+    typer.Option(metavar="MODULE:CLASS", help="Run this class instead of diffusers.", rich_help_panel=_ENGINE),
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Intra-op threads of the forward.", rich_help_panel=_ENGINE)]
 Writers = Annotated[int | None, typer.Option(min=1, help="Encoder threads.", rich_help_panel=_ENGINE)]
 FailFast = Annotated[
@@ -202,3 +206,4 @@ Trace = Annotated[
 LogFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Append the log here.", rich_help_panel=_VIEW)]
 
 OUTPUT_DIR = Path("outputs")
+DIFFUSERS_RUNNER = "omni_cli.worker.runner:DiffusersRunner"

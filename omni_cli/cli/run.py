@@ -26,6 +26,7 @@ def run(
     max_restarts: o.MaxRestarts = 3,
     max_inflight_bytes: o.MaxInflightBytes = "1G",
     threads: o.Threads = None,
+    runner: o.Runner = o.DIFFUSERS_RUNNER,
     writers: o.Writers = None,
     fail_fast: o.FailFast = False,
     seed: o.Seed = 0,

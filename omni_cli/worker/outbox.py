@@ -82,11 +82,17 @@ class Outbox:
         self._in_flight = 0
         self._bytes = 0
         self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
 
     def start(self, device: str) -> None:
-        """Start the output thread on `device`."""
+        """Start the output thread on `device`; returns when its share of the cores is set.
+
+        The caller must then set its own number of threads: torch keeps one for the process, which a thread takes on when it
+        first computes, and this one's must not become the forward's.
+        """
         self._thread = threading.Thread(target=self._run, args=(device,), name="output", daemon=True)
         self._thread.start()
+        self._ready.wait()
 
     def put(self, outputs: Sequence[Output]) -> None:
         """Hand finished outputs over; waits while too many bytes wait on the device."""
@@ -124,6 +130,8 @@ class Outbox:
         self._platform.activate(device)
         # On a CPU the forward owns the cores: a second pool of intra-op threads would spin against it.
         torch.set_num_threads(1)
+        torch.get_num_threads()  # takes the number on for good: a later change elsewhere does not reach this thread
+        self._ready.set()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: bool(self._queue))

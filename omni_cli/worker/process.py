@@ -75,10 +75,10 @@ class Worker:
     def run(self, first: LoadModel) -> None:
         """Receive, decide, run, publish."""
         self._platform.activate(self._device)
-        if self._engine.threads is not None:
-            torch.set_num_threads(self._engine.threads)
+        threads = self._engine.threads or torch.get_num_threads()
         if self._engine.async_output:
             self._outbox.start(self._device)
+        torch.set_num_threads(threads)
         self._load(first)
         for message in self._inbox:
             match message:
