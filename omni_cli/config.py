@@ -53,7 +53,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are executed.
 
     `max_inflight_bytes` bounds the finished outputs that are not on disk yet, over device, ring and encoders.
-    `output_timeout` is in seconds. More than `max_restarts` deaths of workers without an output in between end the run. `runner` is the import path of the runner class that the worker builds.
+    `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between end the run. `runner` is the import path of the runner class that the worker builds.
     """
 
     executor: ExecutorName = "local"
@@ -63,6 +63,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 1
     max_inflight_bytes: int = 1 << 30
     output_timeout: float = OUTPUT_TIMEOUT_S
+    forward_timeout: float | None = None
     transport: VideoOutputTransport = VideoOutputTransport()
     threads: int | None = None
     runner: str = "omni_cli.worker.runner:DiffusersRunner"

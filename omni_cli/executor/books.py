@@ -1,245 +1,237 @@
-"""The executor's books: every request from submit to its last future, in one container, under one lock.
+"""The executor's books: every request from submit to its last future, under one lock.
 
-    waiting ──sent──> sent ──Started──> running ──ComputeDone──> computed ──OutputReady──> (gone)
-       ^                │                  │                        │
-       └── worker died: requeued ──────────┴────────────────────────┘   (running in two deaths: failed)
+    waiting ──take_next──> sent ──Started──> running ──ComputeDone──> computed ──OutputReady──> (gone)
+       ^                    │                   │                        │
+       └── worker died: requeued in front ──────┴────────────────────────┘   (too often: given up)
 
-Nothing here sends, waits or resolves a future: methods change state and return what is to be done, so that every order of
-events can be tested without a process.
+A call is in one of two containers: `_waiting`, in the order in which it will be sent, or `_sent`, in the order in which it
+was. Every call that was sent is answered by one ComputeDone or by the worker's death; it stays in the books until then even
+if nobody waits for its requests any more, so that a worker's load and a stuck forward are always known.
+
+Nothing here sends, waits or settles a future: methods change state under the lock and return plain snapshots, so that
+every order of events can be tested without a process. Whoever takes an entry out settles it.
 """
 
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+from omni_cli.errors import OmniGenError
+from omni_cli.executor.call import Call, Entry, GivenUp, Sending, State
 from omni_cli.executor.protocol import Handle
+from omni_cli.executor.settle import claim
 from omni_cli.request import Interval, PlannedRequest
-
-MAX_RUNNING_DEATHS = 2
-"""A request that was running when a worker died this many times is not tried again."""
-
-
-class State(StrEnum):
-    """Where a call is."""
-
-    WAITING = "waiting"
-    SENT = "sent"
-    RUNNING = "running"
-    COMPUTED = "computed"
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One request that is not finished; `rpc_id` and `worker` are of the call it was last sent in."""
-
-    handle: Handle
-    queued_at: float
-    rpc_id: int | None = None
-    worker: int | None = None
-    attempts: int = 1
-    deaths: int = 0
-    forward: Interval | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One pipeline call: the requests that travel together. `entries` shrinks as their outputs arrive."""
-
-    rpc_id: int
-    batch_id: str
-    entries: dict[str, Entry]
-    state: State = State.WAITING
-    worker: int | None = None
-    deadline: float | None = None
-    since: float = 0.0
-
-    def requests(self) -> tuple[PlannedRequest, ...]:
-        """What is to be sent."""
-        return tuple(entry.handle.planned for entry in self.entries.values())
-
-    def handles(self) -> tuple[Handle, ...]:
-        """Whose futures are open."""
-        return tuple(entry.handle for entry in self.entries.values())
+from omni_cli.transport.messages import ExecuteModel
 
 
 class Books:
-    """All calls by rpc id, and the queue of those not sent."""
+    """All calls, waiting or sent."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, new_id: Callable[[], int], clock: Callable[[], float] = monotonic) -> None:
         """`depth`: calls a worker may hold whose forward is not over - the running one and those in its inbox."""
-        self._lock = threading.Lock()
         self._depth = depth
-        self._calls: dict[int, Call] = {}
-        self._waiting: deque[Call] = deque()
+        self._new_id = new_id
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[int, Call] = OrderedDict()
+        self._sent: dict[int, Call] = {}
         self._by_output: dict[str, Call] = {}
-        self._rpc_ids = 0
-
-    def new_rpc_id(self) -> int:
-        """Ids are never used twice."""
-        with self._lock:
-            self._rpc_ids += 1
-            return self._rpc_ids
+        self.ended: OmniGenError | None = None
 
     def add(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
-        """A new call, waiting. Output ids are `{batch_id}/{request_id}`."""
-        rpc_id = self.new_rpc_id()
+        """A new call, waiting. Output ids are `{batch_id}/{request_id}`. Raises the reason once the books are closed."""
+        rpc_id, now = self._new_id(), self._clock()
         batch_id = f"batch-{rpc_id}"
-        handles = tuple(Handle(request, f"{batch_id}/{request.id}") for request in requests)
-        now = monotonic()
-        call = Call(rpc_id, batch_id, {h.output_id: Entry(h, now) for h in handles}, since=now)
+        entries = {f"{batch_id}/{r.id}": Entry(Handle(r, f"{batch_id}/{r.id}"), now) for r in requests}
+        if not requests or len(entries) < len(requests):
+            raise ValueError(f"a call takes requests with different ids, not {[r.id for r in requests]}")
         with self._lock:
-            self._enter(call)
-            self._waiting.append(call)
-        return handles
+            if self.ended is not None:
+                raise self.ended
+            self._queue(Call(rpc_id, batch_id, entries, now))
+        return tuple(entry.handle for entry in entries.values())
 
-    def take_next(self, workers: Sequence[int]) -> Call | None:
-        """The next call to send and its worker (`call.worker`): the least loaded of `workers` with room; None if there is none.
+    def take_next(self, workers: Iterable[int]) -> Sending | None:
+        """The next call for the least loaded of `workers` that has room; None if there is no call or no room.
 
-        Calls whose requests were all cancelled are dropped; a future leaves the cancellable state here.
+        A request's future leaves the cancellable state here; requests that were cancelled before are left out.
         """
         with self._lock:
             load = dict.fromkeys(workers, 0)
-            for call in self._calls.values():
-                if call.worker in load and call.state in (State.SENT, State.RUNNING):
+            for call in self._sent.values():
+                if call.worker in load and call.state is not State.COMPUTED:
                     load[call.worker] += 1
             worker = min(load, key=load.__getitem__, default=None)
-            if worker is None or load[worker] >= self._depth:
+            if worker is None or load[worker] >= self._depth or not self._waiting:
                 return None
-            while self._waiting:
-                call = self._waiting.popleft()
-                for output_id, entry in list(call.entries.items()):
-                    if not _claim(entry.handle):
-                        self._remove(call, output_id)
-                for entry in call.entries.values():
-                    entry.rpc_id, entry.worker = call.rpc_id, worker
-                if call.entries:
-                    call.state, call.worker, call.since = State.SENT, worker, monotonic()
-                    return call
-            return None
+            rpc_id, call = self._waiting.popitem(last=False)
+            gone = [output_id for output_id, entry in call.entries.items() if not claim(entry.handle)]
+            cancelled = tuple(self._take_out(call, output_id).handle for output_id in gone)
+            if not call.entries:
+                return Sending(worker, None, cancelled)
+            self._sent[rpc_id] = call
+            call.worker = worker
+            call.enter(State.SENT, self._clock())
+            requests = tuple(entry.handle.planned for entry in call.entries.values())
+            message = ExecuteModel(rpc_id=rpc_id, batch_id=call.batch_id, requests=requests)
+            return Sending(worker, message, cancelled)
 
-    def started(self, rpc_id: int) -> Call | None:
-        """The worker's main thread took the call."""
+    def started(self, rpc_id: int, forward_timeout: float | None = None) -> tuple[str, ...]:
+        """The worker's main thread took the call: the ids of its requests."""
         with self._lock:
-            call = self._calls.get(rpc_id)
-            if call is not None:
-                call.state, call.since = State.RUNNING, monotonic()
-            return call
-
-    def running(self, rpc_id: int) -> Call | None:
-        """The call, if it is still in the books."""
-        with self._lock:
-            return self._calls.get(rpc_id)
-
-    def computed(self, rpc_id: int, forward: Interval, output_timeout: float) -> Call | None:
-        """The forward is over; the clock of the output wait starts."""
-        with self._lock:
-            call = self._calls.get(rpc_id)
-            if call is not None:
-                call.state, call.since = State.COMPUTED, monotonic()
-                call.deadline = call.since + output_timeout
-                for entry in call.entries.values():
-                    entry.forward = forward
-            return call
-
-    def finish(self, output_id: str) -> Entry | None:
-        """The request's output arrived, or is given up: it leaves the books. None if it already has."""
-        with self._lock:
-            call = self._by_output.get(output_id)
-            return self._remove(call, output_id) if call is not None else None
-
-    def drop(self, rpc_id: int) -> tuple[Entry, ...]:
-        """The whole call leaves the books."""
-        with self._lock:
-            call = self._calls.get(rpc_id)
+            call = self._sent.get(rpc_id)
             if call is None:
                 return ()
-            return tuple(self._remove(call, output_id) for output_id in list(call.entries))
+            call.enter(State.RUNNING, self._clock(), forward_timeout)
+            for entry in call.entries.values():
+                entry.attempts += 1
+            return call.ids()
 
-    def drop_not_begun(self) -> tuple[Entry, ...]:
-        """Every call whose forward has not begun leaves the books."""
+    def ids(self, rpc_id: int) -> tuple[str, ...]:
+        """The ids of a sent call's unfinished requests."""
         with self._lock:
-            calls = [call for call in self._calls.values() if call.state in (State.WAITING, State.SENT)]
-            self._waiting.clear()
-            return tuple(self._remove(call, output_id) for call in calls for output_id in list(call.entries))
+            call = self._sent.get(rpc_id)
+            return call.ids() if call is not None else ()
+
+    def computed(self, rpc_id: int, forward: Interval, output_timeout: float) -> tuple[Handle, ...]:
+        """The forward is over and the clock of the output wait starts: the handles of its unfinished requests."""
+        with self._lock:
+            call = self._sent.get(rpc_id)
+            if call is None:
+                return ()
+            call.enter(State.COMPUTED, self._clock(), output_timeout)
+            for entry in call.entries.values():
+                entry.forward = forward
+            self._close_if_over(call)
+            return tuple(entry.handle for entry in call.entries.values())
+
+    def failed(self, rpc_id: int) -> tuple[Entry, ...]:
+        """The forward failed: the whole call leaves the books."""
+        with self._lock:
+            call = self._sent.pop(rpc_id, None)
+            return self._empty(call) if call is not None else ()
+
+    def finish(self, output_id: str, end: float) -> Entry | None:
+        """The request's output, packed from the time `end` on, arrived: it leaves the books. None if it already has.
+
+        An output that overtakes its call's ComputeDone tells of the forward itself: from Started until `end`.
+        """
+        with self._lock:
+            call = self._by_output.get(output_id)
+            if call is None or call.state is State.WAITING:
+                return None
+            entry = self._take_out(call, output_id)
+            if call.state is not State.COMPUTED:
+                entry.forward = Interval(min(call.since, end), end)
+            self._close_if_over(call)
+            return entry
+
+    def give_up(self, output_id: str) -> GivenUp:
+        """The request leaves the books, wherever it is."""
+        with self._lock:
+            call = self._by_output.get(output_id)
+            return self._give_up([(call, output_id)] if call is not None else [])
+
+    def give_up_not_begun(self) -> GivenUp:
+        """Every request whose forward has not begun leaves the books."""
+        with self._lock:
+            calls = [*self._waiting.values(), *(c for c in self._sent.values() if c.state is State.SENT)]
+            return self._give_up([(call, output_id) for call in calls for output_id in call.entries])
 
     def worker_died(self, worker: int) -> tuple[Entry, ...]:
-        """Requeue what the worker held, in order and in front; return the requests that have now died running too often.
+        """Requeue what the worker held, in order and in front; return the requests that are hopeless by now.
 
         A call that was running is split, so that one poisonous request does not take its batch along a second time.
         """
         with self._lock:
-            held = [call for call in self._calls.values() if call.worker == worker and call.state is not State.WAITING]
-            failed: list[Entry] = []
+            held = [call for call in self._sent.values() if call.worker == worker]
+            hopeless: list[Entry] = []
             for call in reversed(held):
+                del self._sent[call.rpc_id]
                 was_running = call.state is State.RUNNING
-                entries = list(call.entries.items())
-                for output_id, entry in entries:
-                    self._remove(call, output_id)
-                    entry.attempts += 1
+                entries = dict(call.entries)
+                self._empty(call)
+                for entry in entries.values():
                     entry.deaths += was_running
-                doomed = [e for _, e in entries if e.deaths >= MAX_RUNNING_DEATHS]
-                alive = {o: e for o, e in entries if e.deaths < MAX_RUNNING_DEATHS}
-                failed += doomed
-                groups = [{o: e} for o, e in alive.items()] if was_running else [alive]
-                for group in reversed([g for g in groups if g]):
-                    self._rpc_ids += 1
-                    again = Call(self._rpc_ids, call.batch_id, group, since=monotonic())
-                    self._enter(again)
-                    self._waiting.appendleft(again)
-            return tuple(failed)
+                    entry.forward = None
+                hopeless[:0] = [entry for entry in entries.values() if entry.hopeless]
+                alive = {output_id: entry for output_id, entry in entries.items() if not entry.hopeless}
+                for group in [{o: e} for o, e in reversed(alive.items())] if was_running else [alive]:
+                    if group:
+                        again = Call(self._new_id(), call.batch_id, group, self._clock())
+                        self._queue(again, front=True)
+            return tuple(hopeless)
 
-    def overdue(self, now: float) -> tuple[Call, ...]:
-        """Computed calls whose outputs have not come in time."""
+    def take_stuck(self, now: float) -> tuple[int, ...]:
+        """Workers whose running call is past its deadline; each call is told of once."""
         with self._lock:
-            return tuple(c for c in self._calls.values() if c.deadline is not None and c.deadline <= now)
+            stuck = [call for call in self._sent.values() if call.state is State.RUNNING and call.is_due(now)]
+            for call in stuck:
+                call.deadline = None
+            return tuple(call.worker for call in stuck if call.worker is not None)
+
+    def take_late(self, now: float) -> tuple[Entry, ...]:
+        """Requests whose output has not come in time leave the books."""
+        with self._lock:
+            late = [call for call in self._sent.values() if call.state is State.COMPUTED and call.is_due(now)]
+            for call in late:
+                del self._sent[call.rpc_id]
+            return tuple(entry for call in late for entry in self._empty(call))
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline, on the monotonic clock."""
+        """The earliest deadline, on the books' clock."""
         with self._lock:
-            return min((c.deadline for c in self._calls.values() if c.deadline is not None), default=None)
+            return min((call.deadline for call in self._sent.values() if call.deadline is not None), default=None)
 
-    def clear(self) -> tuple[Entry, ...]:
-        """Empty the books; return what was in them."""
+    def close(self, reason: OmniGenError) -> tuple[Entry, ...]:
+        """Empty the books for good; return what was in them. The first reason stands."""
         with self._lock:
-            entries = tuple(entry for call in self._calls.values() for entry in call.entries.values())
-            self._calls.clear()
-            self._by_output.clear()
+            self.ended = self.ended or reason
+            calls = [*self._sent.values(), *self._waiting.values()]
+            self._sent.clear()
             self._waiting.clear()
-            return entries
+            return tuple(entry for call in calls for entry in self._empty(call))
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> list[str]:
         """One line per call, for the log: enough to tell whether the worker, the pump or the waiter stalled."""
         with self._lock:
-            calls = list(self._calls.values())
-        now = monotonic()
-        for call in calls:
-            ids = ", ".join(sorted(call.entries))
-            yield f"call {call.rpc_id}: {call.state} for {now - call.since:.1f} s on worker {call.worker}: awaiting {ids}"
+            now = self._clock()
+            return [
+                f"call {call.rpc_id}: {call.state} for {now - call.since:.1f} s, worker {call.worker}: awaiting "
+                + (", ".join(call.entries) or "its end")
+                for call in [*self._sent.values(), *self._waiting.values()]
+            ]
 
-    def _enter(self, call: Call) -> None:
-        self._calls[call.rpc_id] = call
-        for output_id in call.entries:
-            self._by_output[output_id] = call
+    # ── under the lock ──
 
-    def _remove(self, call: Call, output_id: str) -> Entry:
-        entry = call.entries.pop(output_id)
+    def _queue(self, call: Call, *, front: bool = False) -> None:
+        self._waiting[call.rpc_id] = call
+        if front:
+            self._waiting.move_to_end(call.rpc_id, last=False)
+        self._by_output.update(dict.fromkeys(call.entries, call))
+
+    def _take_out(self, call: Call, output_id: str) -> Entry:
         del self._by_output[output_id]
-        if not call.entries:
-            del self._calls[call.rpc_id]
-        return entry
+        return call.entries.pop(output_id)
 
+    def _empty(self, call: Call) -> tuple[Entry, ...]:
+        return tuple(self._take_out(call, output_id) for output_id in list(call.entries))
 
-def _claim(handle: Handle) -> bool:
-    """Take both futures out of their holder's hands; False if the request was cancelled before.
+    def _give_up(self, places: Sequence[tuple[Call, str]]) -> GivenUp:
+        entries = tuple(self._take_out(call, output_id) for call, output_id in places)
+        orphans: dict[int, int] = {}
+        for call, _ in places:
+            if call.entries:
+                continue
+            if call.worker is None:
+                self._waiting.pop(call.rpc_id, None)
+            elif call.state is not State.COMPUTED:
+                orphans[call.rpc_id] = call.worker
+            self._close_if_over(call)
+        return GivenUp(entries, tuple((worker, rpc_id) for rpc_id, worker in orphans.items()))
 
-    A requeued request's futures are running already, or its compute_done is resolved: they are left as they are.
-    """
-    if not handle.output_ready.running() and not handle.output_ready.set_running_or_notify_cancel():
-        handle.compute_done.cancel()
-        return False
-    if not handle.compute_done.running() and not handle.compute_done.done():
-        handle.compute_done.set_running_or_notify_cancel()
-    return True
+    def _close_if_over(self, call: Call) -> None:
+        """A sent call is over once its forward is and nobody waits for an output of it."""
+        if not call.entries and call.state is State.COMPUTED:
+            self._sent.pop(call.rpc_id, None)

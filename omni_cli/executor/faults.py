@@ -4,12 +4,14 @@ from omni_cli.errors import (
     ForwardError,
     MediaContractError,
     ModelLoadError,
+    OmniGenError,
     OutputTimeout,
     RequestCancelled,
     RequestError,
+    UsageError,
     WriteError,
 )
-from omni_cli.transport.messages import RemoteError
+from omni_cli.transport.messages import USAGE_KIND, RemoteError
 
 
 class RemoteTraceback(Exception):
@@ -21,7 +23,7 @@ class RemoteTraceback(Exception):
 
 
 class PoisonousRequest(RequestError):
-    """The worker died twice while this request was running."""
+    """Workers died again and again while this request was running."""
 
     kind = "worker_died"
 
@@ -32,15 +34,20 @@ _KINDS: dict[str, type[RequestError]] = {
 }
 
 
+def remote_cause(error: RemoteError) -> RemoteTraceback:
+    """What an exception made from `error` has as its cause."""
+    return RemoteTraceback(error.traceback)
+
+
 def request_error(error: RemoteError) -> RequestError:
     """The exception that fails a request, with the remote traceback as its cause."""
     exception = _KINDS.get(error.kind, ForwardError)(error.message)
-    exception.__cause__ = RemoteTraceback(error.traceback)
+    exception.__cause__ = remote_cause(error)
     return exception
 
 
-def load_error(error: RemoteError) -> ModelLoadError:
-    """The exception that ends a run whose model cannot be loaded."""
-    exception = ModelLoadError(error.message)
-    exception.__cause__ = RemoteTraceback(error.traceback)
+def load_error(error: RemoteError) -> OmniGenError:
+    """The exception that ends a run whose model cannot be loaded: UsageError if a setting is to blame."""
+    exception = UsageError(error.message) if error.kind == USAGE_KIND else ModelLoadError(error.message)
+    exception.__cause__ = remote_cause(error)
     return exception

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
 from typing import IO
 
 from omni_cli.transport.channel import Channel
@@ -27,23 +30,31 @@ class WorkerProcess:
         """Process id."""
         return self.process.pid
 
+    def kill(self) -> None:
+        """SIGKILL; takes no lock that anybody waits with."""
+        self.process.kill()
+
     def end(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for it to leave by itself, then kill it; always reaps it."""
+        if self.sentinel is not None:  # Popen.wait would poll
+            wait([self.sentinel], timeout)
+            timeout = 0
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
-    def obituary(self) -> str:
-        """How it ended, and the end of its log. The process must have been reaped."""
+    def ending(self) -> str:
+        """How it ended, in words. The process must have been reaped."""
         code = self.process.returncode
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
-        self.log.flush()
-        size = self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, size - _LOG_TAIL_BYTES))
-        tail = self.log.read().decode("utf-8", "replace").strip()
-        return f"{how}; its log ends with:\n{tail}" if tail else f"{how}; its log is empty"
+        return f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
+
+    def log_tail(self) -> str:
+        """The end of what it wrote; the file's position is the worker's and is left alone."""
+        size = os.fstat(self.log.fileno()).st_size
+        tail = os.pread(self.log.fileno(), _LOG_TAIL_BYTES, max(0, size - _LOG_TAIL_BYTES))
+        return tail.decode("utf-8", "replace").strip()
 
     def dispose(self) -> None:
         """Give back descriptors. The process must have been reaped."""
@@ -57,24 +68,36 @@ class WorkerProcess:
 def start_worker(command: tuple[str, ...] | None = None) -> WorkerProcess:
     """Spawn a worker: a fresh interpreter, in a process group of its own so that Ctrl-C reaches only the parent.
 
-    `command` replaces `python -m omni_cli.worker`; the descriptor's number is appended.
+    `command` replaces `python -m omni_cli.worker`; the descriptor's number is appended. The worker looks for modules where
+    this process does, and not in the working directory, whose files may have any name. Raises OSError.
     """
-    channel, theirs = Channel.pair()
-    log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the WorkerProcess owns it
-    program = command or (sys.executable, "-m", "omni_cli.worker")
+    program = command or (sys.executable, "-P", "-m", "omni_cli.worker")
+    with ExitStack() as undo:
+        channel, theirs = Channel.pair()
+        undo.callback(channel.close)
+        log = undo.enter_context(tempfile.TemporaryFile(buffering=0))
+        with theirs:
+            process = subprocess.Popen(
+                [*program, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
+            )
+        undo.pop_all()
+    return WorkerProcess(process, channel, log, _sentinel(process.pid))
+
+
+def _sentinel(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends; None where there is none: its channel tells as well."""
+    if not hasattr(os, "pidfd_open"):
+        return None
     try:
-        process = subprocess.Popen(
-            [*program, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
-            process_group=0,
-        )
-    finally:
-        theirs.close()
-    sentinel = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None
-    return WorkerProcess(process, channel, log, sentinel)
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, a sandbox
+        return None
 
 
 def _signal_name(number: int) -> str:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from omni_cli.executor.books import Entry
-from omni_cli.executor.link import Link, send
+from omni_cli.errors import ProtocolError
+from omni_cli.executor.call import Entry
+from omni_cli.executor.link import Link, close_all, send
 from omni_cli.executor.protocol import Output
 from omni_cli.request import Interval
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.ring import SlotViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,28 @@ class Release:
             send(self.channel, m.ReleaseSlot(slot_id=self.slot_id))
 
 
-def payload(views: SlotViews, channel: Channel, message: m.OutputReady, fds: list[int]) -> tuple[memoryview, Release]:
-    """The output's bytes and how to give them back."""
+def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryview, Release]:
+    """The output's bytes (none with an error) and how to give them back. Raises ProtocolError if there is neither."""
+    if message.error is None and (message.header is None or (message.slot is None and message.inline is None)):
+        close_all(fds)
+        raise ProtocolError(f"{message.async_output_id} came without an output and without an error")
     if message.slot is not None:
-        return views.view(message.slot, fds), Release(channel, message.slot.slot_id)
-    return memoryview(message.inline or b""), Release(channel, None)
+        try:
+            buffer = link.views.view(message.slot, fds)
+        except (KeyError, IndexError, ValueError) as error:
+            raise ProtocolError(
+                f"{message.async_output_id} lies in {message.slot}, which cannot be: {error!r}"
+            ) from error
+        return buffer, Release(link.process.channel, message.slot.slot_id)
+    close_all(fds)
+    return memoryview(message.inline or b""), Release(link.process.channel, None)
 
 
 def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> Output:
+    """What the waiter gets, from a message that `payload` has accepted."""
+    forward = message.forward or entry.forward
     assert message.header is not None
-    forward = message.forward or entry.forward or Interval(message.d2h.start, message.d2h.start)
+    assert forward is not None
     return Output(
         header=message.header,
         buffer=buffer,

@@ -1,25 +1,26 @@
-"""The result pump: the one thread that waits, and the sole resolver of futures.
+"""The result pump: the one thread that waits, and the one that settles futures with results.
 
     worker 0 channel ─┐
     worker 0 sentinel ┤
     worker 1 ...      ┼── multiprocessing.connection.wait ──> pump thread ──> handler
-    wake-up pipe ─────┤        (timeout: the earliest output deadline)
+    wake-up pipe ─────┤        (timeout: the earliest deadline)
     deadline ─────────┘
 
 A worker's death is told by its sentinel or by the end of its channel, whichever comes first; all it had sent is handled
-before its death is.
+before its death is. Nothing here waits for one worker alone: half a message is left until the rest of it comes.
 """
 
 import contextlib
 import os
-import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Protocol
 
-from omni_cli.executor.launch import WorkerProcess
+from omni_cli.errors import ProtocolError
+from omni_cli.executor.link import Link, close_all
 from omni_cli.log import logger
 from omni_cli.transport.messages import FromWorker, decode_from_worker
 
@@ -27,17 +28,20 @@ from omni_cli.transport.messages import FromWorker, decode_from_worker
 class Handler(Protocol):
     """What the pump tells; all calls come from the pump's thread."""
 
-    def on_message(self, worker: WorkerProcess, message: FromWorker, fds: list[int]) -> None:
-        """A message arrived; its descriptors are now the handler's."""
+    def on_message(self, link: Link, message: FromWorker, fds: list[int]) -> None:
+        """A message arrived; its descriptors are now the handler's. ProtocolError means that it should not have."""
 
-    def on_death(self, worker: WorkerProcess) -> None:
-        """The worker is gone and all it sent has been handled."""
+    def on_death(self, link: Link) -> None:
+        """The worker is gone, or condemned, and all it sent has been handled."""
 
     def on_tick(self, now: float) -> None:
         """A deadline may have passed."""
 
     def next_deadline(self) -> float | None:
         """When `on_tick` is wanted, on the monotonic clock."""
+
+    def on_fault(self, error: Exception) -> None:
+        """One of the above raised: a bug, and no worker's fault."""
 
 
 class Pump:
@@ -46,7 +50,7 @@ class Pump:
     def __init__(self, handler: Handler) -> None:
         """Not started yet."""
         self._handler = handler
-        self._workers: list[WorkerProcess] = []
+        self._links: list[Link] = []
         self._lock = threading.Lock()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
@@ -57,10 +61,10 @@ class Pump:
         """Start the thread."""
         self._thread.start()
 
-    def watch(self, worker: WorkerProcess) -> None:
+    def watch(self, link: Link) -> None:
         """Wait for this worker too, from now on."""
         with self._lock:
-            self._workers.append(worker)
+            self._links.append(link)
         self.wake()
 
     def wake(self) -> None:
@@ -69,64 +73,76 @@ class Pump:
             os.write(self._writer, b"!")
 
     def stop(self) -> None:
-        """End the thread; no handler is called after this returns."""
-        if self._stopping:
-            return
+        """Handle what the workers, which have all ended, sent last, and end the thread: no handler is called any more."""
         self._stopping = True
         self.wake()
-        if self._thread.is_alive():
+        if self._thread.ident is not None:
             self._thread.join()
         os.close(self._reader)
         os.close(self._writer)
 
     def _run(self) -> None:
         while not self._stopping:
-            with self._lock:
-                workers = list(self._workers)
-            deadline = self._handler.next_deadline()
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready = {handle for handle in wait([self._reader, *_handles(workers)], timeout) if isinstance(handle, int)}
-            if self._reader in ready:
-                os.read(self._reader, 4096)
-            for worker in workers:
-                if worker.channel.fileno() in ready:
-                    self._guard(worker, self._receive)
-                elif worker.sentinel in ready:
-                    self._guard(worker, self._bury)
-            self._handler.on_tick(time.monotonic())
+            self._turn()
+        for link in self._watched():
+            self._guard(partial(self._bury, link))
 
-    def _guard(self, worker: WorkerProcess, step: Callable[[WorkerProcess], None]) -> None:
-        """A fault in handling one worker's messages must not leave every waiter hanging: it counts as that worker's death."""
+    def _turn(self) -> None:
+        links = self._watched()
+        deadline = self._handler.next_deadline()
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = set(wait([self._reader, *_handles(links)], timeout))
+        if self._reader in ready:
+            os.read(self._reader, 4096)
+        for link in links:
+            if link.process.channel.fileno() in ready:
+                self._guard(partial(self._receive, link))
+            elif link.process.sentinel in ready:
+                self._guard(partial(self._bury, link))
+        if deadline is not None:
+            self._guard(lambda: self._handler.on_tick(time.monotonic()))
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """A fault in handling must not end this thread and leave every waiter hanging."""
         try:
-            step(worker)
-        except Exception:
-            logger.exception("handling a message of worker process %d failed; it is treated as dead", worker.pid)
-            self._forget(worker)
-            worker.process.kill()
-            self._handler.on_death(worker)
+            step()
+        except Exception as error:
+            logger.exception("the result pump met a fault")
+            self._handler.on_fault(error)
 
-    def _receive(self, worker: WorkerProcess) -> None:
-        received = worker.channel.receive()
-        if received is None:
-            self._bury(worker)
-            return
-        self._handler.on_message(worker, decode_from_worker(received[0]), received[1])
+    def _receive(self, link: Link) -> None:
+        alive = link.process.channel.take_in()
+        if not (self._handle(link) and alive):
+            self._bury(link)
 
-    def _bury(self, worker: WorkerProcess) -> None:
+    def _bury(self, link: Link) -> None:
         """Handle what the worker had sent before it died, then its death."""
-        while select.select([worker.channel], [], [], 0)[0]:
-            received = worker.channel.receive()
-            if received is None:
-                break
-            self._handler.on_message(worker, decode_from_worker(received[0]), received[1])
-        self._forget(worker)
-        self._handler.on_death(worker)
-
-    def _forget(self, worker: WorkerProcess) -> None:
+        while wait([link.process.channel.fileno()], 0) and link.process.channel.take_in():
+            self._handle(link)
         with self._lock:
-            self._workers.remove(worker)
+            self._links.remove(link)
+        self._handler.on_death(link)
+
+    def _handle(self, link: Link) -> bool:
+        """Handle the messages that are there; False if the worker sent something it must not, for which it is killed."""
+        try:
+            for body, fds in link.process.channel.messages():
+                try:
+                    message = decode_from_worker(body)
+                except ProtocolError:
+                    close_all(fds)
+                    raise
+                self._handler.on_message(link, message, fds)
+        except ProtocolError as error:
+            link.condemn(f"sent something it must not and was killed: {error}")
+            return False
+        return True
+
+    def _watched(self) -> list[Link]:
+        with self._lock:
+            return list(self._links)
 
 
-def _handles(workers: list[WorkerProcess]) -> list[int]:
-    handles = [worker.channel.fileno() for worker in workers]
-    return handles + [worker.sentinel for worker in workers if worker.sentinel is not None]
+def _handles(links: list[Link]) -> list[int]:
+    handles = [link.process.channel.fileno() for link in links]
+    return handles + [link.process.sentinel for link in links if link.process.sentinel is not None]

@@ -1,9 +1,10 @@
 """A connected pair of Unix sockets that carries whole messages and file descriptors.
 
-    sender ── [ length u32 | descriptors u8 | payload ] + SCM_RIGHTS ──> receiver
+    sender ── [ magic 2 | length u32 | descriptors u8 | payload ] + SCM_RIGHTS ──> receiver
 
-Any thread may send (one lock, one message at a time); one thread receives. End of file means that the other process has
-closed its end or is gone: everything it had sent before is received first.
+Any thread may send (one lock, one message at a time); one thread receives, either waiting for the next message (`receive`)
+or taking in what is there (`take_in`, then `messages`), so that one that never becomes whole holds nobody up. End of file
+means that the other process has closed its end or is gone: everything it had sent before is received first.
 """
 
 import array
@@ -12,10 +13,15 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
-_HEADER = struct.Struct("<IB")
+from omni_cli.errors import ProtocolError
+
+_MAGIC = b"og"
+_HEADER = struct.Struct("<2sIB")
 _MAX_FDS = 16
+_CHUNK = 1 << 16
 
 
 class Channel:
@@ -25,6 +31,8 @@ class Channel:
         """Take over `sock`, a connected AF_UNIX stream."""
         self._socket = sock
         self._send_lock = threading.Lock()
+        self._data = bytearray()
+        self._fds: deque[int] = deque()
 
     @classmethod
     def pair(cls) -> tuple["Channel", socket.socket]:
@@ -38,7 +46,7 @@ class Channel:
 
     def send(self, payload: bytes, fds: Sequence[int] = ()) -> None:
         """Send one message whole. Raises BrokenPipeError if the other end is gone."""
-        data = memoryview(_HEADER.pack(len(payload), len(fds)) + payload)
+        data = memoryview(_HEADER.pack(_MAGIC, len(payload), len(fds)) + payload)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         with self._send_lock:
             sent = self._socket.sendmsg([data], rights)
@@ -46,50 +54,58 @@ class Channel:
                 sent += self._socket.send(data[sent:])
 
     def receive(self) -> tuple[bytearray, list[int]] | None:
-        """The next message and its descriptors (now the caller's to close); None at end of file."""
-        head, fds = self._receive_head()
-        if head is None:
-            return None
-        length, count = _HEADER.unpack(head)
-        body = bytearray(length)
-        if not self._fill(memoryview(body)) or len(fds) != count:
-            _close_all(fds)
-            return None
-        return body, fds
+        """Wait for the next message: it and its descriptors (now the caller's to close); None at end of file.
+
+        Raises ProtocolError if what came is not a message.
+        """
+        while (message := self._next()) is None:
+            if not self.take_in(wait=True):
+                return None
+        return message
+
+    def take_in(self, *, wait: bool = False) -> bool:
+        """Read what has arrived, for `messages`; False at end of file. `wait`: until there is something."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, _MAX_FDS, 0 if wait else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        self._fds += fds
+        self._data += data
+        return bool(data)
+
+    def messages(self) -> Iterator[tuple[bytearray, list[int]]]:
+        """The whole messages among what was taken in, as `receive` gives them. Raises ProtocolError."""
+        while (message := self._next()) is not None:
+            yield message
 
     def close(self) -> None:
         """Close this end; a `receive` that another thread is in returns None."""
         with contextlib.suppress(OSError):  # the other end is already gone
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with self._send_lock:  # a sender must not find its descriptor's number reused
+            self._socket.close()
+        while self._fds:
+            os.close(self._fds.popleft())
 
-    def _receive_head(self) -> tuple[bytes | None, list[int]]:
-        """The header and the descriptors that ride on its first byte."""
-        try:
-            head, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, _MAX_FDS)
-        except OSError:
-            return None, []
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        rest = bytearray(_HEADER.size - len(head))
-        if not head or not self._fill(memoryview(rest)):
-            _close_all(fds)
-            return None, []
-        return head + bytes(rest), fds
+    def _next(self) -> tuple[bytearray, list[int]] | None:
+        """Cut the first message off what was taken in; None if it is not whole yet.
 
-    def _fill(self, view: memoryview) -> bool:
-        """Read exactly `len(view)` bytes; False at end of file."""
-        while view:
-            try:
-                count = self._socket.recv_into(view)
-            except OSError:
-                return False
-            if count == 0:
-                return False
-            view = view[count:]
-        return True
-
-
-def _close_all(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)
+        Descriptors ride on a message's first byte and are never glued to another's, so they are there in order.
+        """
+        if len(self._data) < _HEADER.size:
+            return None
+        magic, length, count = _HEADER.unpack_from(self._data)
+        if magic != _MAGIC:
+            raise ProtocolError(f"the channel carries something that is not a message: {bytes(self._data[:40])!r}")
+        end = _HEADER.size + length
+        if len(self._data) < end:
+            return None
+        if len(self._fds) < count:
+            raise ProtocolError(f"a message came with {len(self._fds)} descriptors of {count}")
+        body = self._data[_HEADER.size : end]
+        del self._data[:end]
+        return body, [self._fds.popleft() for _ in range(count)]

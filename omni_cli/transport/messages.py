@@ -21,6 +21,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=T
     """Base of all messages."""
 
 
+USAGE_KIND = "usage"
+"""`RemoteError.kind` of a setting that cannot be used on the worker's machine."""
+
+
 class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
     """An exception of the worker: `kind` as in the row, the exception's own text, and the remote traceback."""
 

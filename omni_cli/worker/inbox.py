@@ -2,29 +2,43 @@
 
 channel ──> inbox thread ── work (LoadModel, ExecuteModel, Rpc, Shutdown) ──> queue ──> main thread
                  ├── ReleaseSlot ──> ring, at once: the output thread may be waiting for it
-                 ├── Cancel ──> the set that the forward looks at between steps
+                 ├── Cancel ──> the call is struck off the wanted ones, which the forward looks at between steps
                  └── end of file: the parent is gone, and so is this process
 """
 
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.messages import Cancel, ReleaseSlot, Shutdown, ToWorker, decode_to_worker
+from omni_cli.transport.messages import Cancel, ExecuteModel, ReleaseSlot, Shutdown, ToWorker, decode_to_worker
 from omni_cli.transport.ring import SlotPool
+from omni_cli.worker.faults import give_up
+
+
+def leave() -> None:
+    """The parent is gone. No cleaning up: the kernel takes back memory and device alike, whatever the main thread does."""
+    os._exit(0)
 
 
 class Inbox:
     """Messages for the main thread, in order; the rest is dealt with as it arrives."""
 
-    def __init__(self, channel: Channel, pool: SlotPool) -> None:
-        """Start reading `channel`."""
+    def __init__(
+        self,
+        channel: Channel,
+        pool: SlotPool,
+        on_end: Callable[[], None] = leave,
+        on_fault: Callable[[BaseException], None] = give_up,
+    ) -> None:
+        """Start reading `channel`. Both callbacks come from the inbox thread, which ends after either."""
         self._channel = channel
         self._pool = pool
+        self._on_end = on_end
+        self._on_fault = on_fault
         self._work: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
-        self._cancelled: set[int] = set()
+        self._wanted: set[int] = set()
         threading.Thread(target=self._read, name="inbox", daemon=True).start()
 
     def __iter__(self) -> Iterator[ToWorker]:
@@ -33,21 +47,30 @@ class Inbox:
             yield message
 
     def is_cancelled(self, rpc_id: int) -> bool:
-        """True once a Cancel for this call has arrived."""
-        return rpc_id in self._cancelled
+        """True once a Cancel for this call, which is not over, has arrived."""
+        return rpc_id not in self._wanted
 
     def forget(self, rpc_id: int) -> None:
-        """The call is over; its Cancel, if any, is of no more use."""
-        self._cancelled.discard(rpc_id)
+        """The call is over; a Cancel that still comes is of no use."""
+        self._wanted.discard(rpc_id)
 
     def _read(self) -> None:
-        while (received := self._channel.receive()) is not None:
-            match decode_to_worker(received[0]):
-                case ReleaseSlot(slot_id=slot_id):
-                    self._pool.release(slot_id)
-                case Cancel(rpc_id=rpc_id):
-                    self._cancelled.add(rpc_id)
-                case message:
-                    self._work.put(message)
-        # No cleaning up: the parent is gone, the kernel takes back memory and device alike.
-        os._exit(0)
+        try:
+            while (received := self._channel.receive()) is not None:
+                self._take(decode_to_worker(received[0]))
+        except BaseException as error:
+            self._on_fault(error)
+        else:
+            self._on_end()
+
+    def _take(self, message: ToWorker) -> None:
+        match message:
+            case ReleaseSlot(slot_id=slot_id):
+                self._pool.release(slot_id)
+            case Cancel(rpc_id=rpc_id):
+                self._wanted.discard(rpc_id)
+            case ExecuteModel(rpc_id=rpc_id):
+                self._wanted.add(rpc_id)
+                self._work.put(message)
+            case _:
+                self._work.put(message)

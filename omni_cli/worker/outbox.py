@@ -1,7 +1,7 @@
 """The worker's way out: outputs are converted, copied and sent while the main thread is in the next forward.
 
-    main thread ── put(outputs, event) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY
-                └─ deliver(outputs, event)   --no-async: the same packing, on the caller's thread, before it replies
+    main thread ── put(outputs) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY
+                └─ deliver(outputs)   --no-async: the same, on the caller's thread, one after the other
 
 An output that finds no free slot waits in the output thread; the queue behind it fills, `put` waits, and with it the next
 forward: finished outputs never pile up on the device.
@@ -24,7 +24,7 @@ from omni_cli.request import Interval
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import OutputReady, encode
 from omni_cli.transport.ring import Slot, SlotPool
-from omni_cli.worker.faults import remote_error
+from omni_cli.worker.faults import give_up, remote_error
 from omni_cli.worker.packing import Packer
 
 
@@ -105,16 +105,10 @@ class Outbox:
                 self._bytes += output.nbytes
                 self._changed.notify_all()
 
-    def deliver(self, outputs: Sequence[Output]) -> list[tuple[bytes, tuple[int, ...], Slot | None]]:
-        """Pack on the caller's thread; the packets are to be given to `send_packet`."""
-        return [self._packet(output) for output in outputs]
-
-    def send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
-        """Send a packed output; its slot's descriptor rides along the first time."""
-        payload, fds, slot = packet
-        self._channel.send(payload, fds)
-        if slot is not None:
-            self._pool.shared(slot)
+    def deliver(self, outputs: Sequence[Output]) -> None:
+        """Pack and send on the caller's thread. Each is sent before the next is packed, which may have to wait for its slot."""
+        for output in outputs:
+            self._send_packet(self._packet(output))
 
     def drain(self, timeout: float) -> bool:
         """Wait until nothing is in flight, at most `timeout` seconds; True if it drained."""
@@ -127,24 +121,38 @@ class Outbox:
         return self._in_flight
 
     def _run(self, device: str) -> None:
-        self._platform.activate(device)
-        # On a CPU the forward owns the cores: a second pool of intra-op threads would spin against it.
-        torch.set_num_threads(1)
-        torch.get_num_threads()  # takes the number on for good: a later change elsewhere does not reach this thread
-        self._ready.set()
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._queue))
-                output = self._queue.popleft()
-            size = output.nbytes
-            packet = self._packet(output)
-            del output  # the device memory is free before the message leaves
-            with contextlib.suppress(BrokenPipeError):  # the parent is gone; the inbox thread ends the process
-                self.send_packet(packet)
-            with self._changed:
-                self._bytes -= size
-                self._in_flight -= 1
-                self._changed.notify_all()
+        try:
+            self._platform.activate(device)
+            # On a CPU the forward owns the cores: a second pool of intra-op threads would spin against it.
+            torch.set_num_threads(1)
+            torch.get_num_threads()  # takes the number on for good: a later change elsewhere does not reach this thread
+            self._ready.set()
+            while True:
+                self._step()
+        except BaseException as error:
+            give_up(error)
+
+    def _step(self) -> None:
+        """Wait for the next output, pack it, send it."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._queue))
+            output = self._queue.popleft()
+        size = output.nbytes
+        packet = self._packet(output)
+        del output  # the device memory is free before the message leaves
+        self._send_packet(packet)
+        with self._changed:
+            self._bytes -= size
+            self._in_flight -= 1
+            self._changed.notify_all()
+
+    def _send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
+        """Send a packed output; its slot's descriptor rides along the first time."""
+        payload, fds, slot = packet
+        with contextlib.suppress(OSError):  # the parent is gone; the inbox thread ends the process
+            self._channel.send(payload, fds)
+        if slot is not None:
+            self._pool.shared(slot)
 
     def _packet(self, output: Output) -> tuple[bytes, tuple[int, ...], Slot | None]:
         """Pack one output. A fault in packing fails this request alone: its slot is free and nothing is half-sent."""

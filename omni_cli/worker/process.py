@@ -1,14 +1,17 @@
 """The worker process: one model, one device, three threads.
 
-    inbox thread   reads the channel; slots and cancels at once, work into the queue
+    inbox thread   reads the channel; slots and cancels at once, work into the queue; ends the process with the channel
     main thread    receive ─> forward ─> COMPUTE_DONE ─> straight on to the next request
     output thread  side stream: uint8, D2H into a slot ─> OUTPUT_READY          (not started with --no-async)
 
-Only COMPUTE_DONE and OUTPUT_READY are written by two threads; the channel's lock makes each one whole.
+Only COMPUTE_DONE and OUTPUT_READY are written by two threads; the channel's lock makes each one whole. Every ExecuteModel is
+answered by one COMPUTE_DONE, cancelled or not, so the parent always knows what this process has in hand.
 """
 
 import importlib
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,7 +19,7 @@ import torch
 
 from omni_cli import platforms
 from omni_cli.config import DRAIN_TIMEOUT_S, EngineConfig
-from omni_cli.errors import OmniGenError, ProtocolError
+from omni_cli.errors import EngineError, OmniGenError, ProtocolError, RequestCancelled
 from omni_cli.request import Interval
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import (
@@ -35,14 +38,19 @@ from omni_cli.transport.messages import (
 )
 from omni_cli.transport.ring import SlotPool
 from omni_cli.worker.faults import remote_error
-from omni_cli.worker.inbox import Inbox
+from omni_cli.worker.inbox import Inbox, leave
 from omni_cli.worker.outbox import Outbox, Output
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
+from omni_cli.worker.progress import StepTeller
 from omni_cli.worker.protocol import Runner
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread of this process may hold the interpreter while another waits for it. Python's own 5 ms would be added to
+every hand-over between the forward and the output thread."""
 
-def serve(channel: Channel) -> None:
+
+def serve(channel: Channel, on_parent_gone: Callable[[], None] = leave) -> None:
     """Take the first message, which must be LoadModel, then work until Shutdown or until the parent is gone."""
     received = channel.receive()
     if received is None:
@@ -50,13 +58,18 @@ def serve(channel: Channel) -> None:
     first = decode_to_worker(received[0])
     if not isinstance(first, LoadModel):
         raise ProtocolError(f"the first message to a worker must be LoadModel, not {type(first).__name__}")
-    Worker(channel, first).run(first)
+    try:
+        worker = Worker(channel, first, on_parent_gone)
+    except OmniGenError as error:  # a setting that cannot be used here, such as a device that is not there
+        channel.send(encode(RpcResult(rpc_id=first.rpc_id, error=remote_error(error))))
+        return
+    worker.run(first)
 
 
 class Worker:
     """The state of a worker process."""
 
-    def __init__(self, channel: Channel, first: LoadModel) -> None:
+    def __init__(self, channel: Channel, first: LoadModel, on_parent_gone: Callable[[], None]) -> None:
         """Build what does not depend on the model."""
         engine = first.engine
         self._channel = channel
@@ -67,13 +80,14 @@ class Worker:
             lambda memory: pin(self._platform, memory),
             lambda memory: unpin(self._platform, memory),
         )
-        self._inbox = Inbox(channel, self._pool)
         packer = Packer(self._platform, engine.transport)
         self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
+        self._inbox = Inbox(channel, self._pool, on_parent_gone)
 
     def run(self, first: LoadModel) -> None:
         """Receive, decide, run, publish."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._platform.activate(self._device)
         threads = self._engine.threads or torch.get_num_threads()
         if self._engine.async_output:
@@ -103,55 +117,53 @@ class Worker:
         try:
             self._outbox.drain(DRAIN_TIMEOUT_S)
             loaded = self._runner.load(model, message.engine, lambda what: self._send(Loading(what=what)))
-        except OmniGenError as error:
-            self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
         except Exception as error:  # boundary: whatever a loader raises is told to the parent, which ends the run
             self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
         else:
             self._send(RpcResult(rpc_id=message.rpc_id, loaded=loaded))
 
     def _execute(self, message: ExecuteModel) -> None:
-        """One pipeline call: forward, COMPUTE_DONE, outputs. Nobody waits for a call that was cancelled in the inbox."""
-        if self._inbox.is_cancelled(message.rpc_id):
-            self._inbox.forget(message.rpc_id)
-            return
-        ids = tuple(request.id for request in message.requests)
-        self._send(Started(rpc_id=message.rpc_id, request_ids=ids))
-        begun, start = self._platform.record_device_event(), time.monotonic()
+        """One pipeline call: forward, COMPUTE_DONE, outputs."""
+        rpc_id, start = message.rpc_id, time.monotonic()
         try:
-            medias = self._runner.execute_model(
-                message.requests,
-                lambda step, total: self._send(Step(rpc_id=message.rpc_id, step=step, total=total)),
-                lambda: self._inbox.is_cancelled(message.rpc_id),
-            )
+            outputs = self._forward(message)
         except Exception as error:  # boundary: whatever a pipeline raises fails these requests, not the worker
+            # A device that is broken for good raises here as well and ends the process: the parent starts another one.
+            self._platform.synchronize()
             forward = Interval(start, time.monotonic())
-            self._send(
-                ComputeDone(rpc_id=message.rpc_id, async_output_ids=(), forward=forward, error=remote_error(error))
-            )
+            self._send(ComputeDone(rpc_id=rpc_id, async_output_ids=(), forward=forward, error=remote_error(error)))
         else:
-            outputs = [
-                Output(f"{message.batch_id}/{id_}", media, begun, self._platform.record_device_event())
-                for id_, media in zip(ids, medias, strict=True)
-            ]
-            del medias
-            self._publish(message.rpc_id, outputs, Interval(start, time.monotonic()))
+            self._publish(rpc_id, outputs, Interval(start, time.monotonic()))
         finally:
-            self._inbox.forget(message.rpc_id)
+            self._inbox.forget(rpc_id)
+
+    def _forward(self, message: ExecuteModel) -> list[Output]:
+        """Run the pipeline; what it gives may still be computing. A call that was cancelled in the inbox is not begun."""
+        rpc_id = message.rpc_id
+        if self._inbox.is_cancelled(rpc_id):
+            raise RequestCancelled("cancelled before its forward began")
+        self._send(Started(rpc_id=rpc_id, request_ids=tuple(request.id for request in message.requests)))
+        begun = self._platform.record_device_event()
+        medias = self._runner.execute_model(
+            message.requests,
+            StepTeller(lambda step, total: self._send(Step(rpc_id=rpc_id, step=step, total=total))),
+            lambda: self._inbox.is_cancelled(rpc_id),
+        )
+        done = self._platform.record_device_event()
+        return [
+            Output(f"{message.batch_id}/{request.id}", media, begun, done)
+            for request, media in zip(message.requests, medias, strict=True)
+        ]
 
     def _publish(self, rpc_id: int, outputs: list[Output], forward: Interval) -> None:
-        """Async: COMPUTE_DONE, and the output thread does the rest. Else everything is packed before the reply."""
+        """COMPUTE_DONE; then the output thread does the rest, or with --no-async this one, before the next forward."""
         ids = tuple(output.output_id for output in outputs)
         launched = self._platform.asynchronous
-        done = ComputeDone(rpc_id=rpc_id, async_output_ids=ids, forward=forward, launched=launched)
+        self._send(ComputeDone(rpc_id=rpc_id, async_output_ids=ids, forward=forward, launched=launched))
         if self._engine.async_output:
-            self._send(done)
             self._outbox.put(outputs)
-            return
-        packets = self._outbox.deliver(outputs)
-        self._send(done)
-        for packet in packets:
-            self._outbox.send_packet(packet)
+        else:
+            self._outbox.deliver(outputs)
 
     def _answer(self, message: Rpc) -> None:
         """Everything that is not execution. A release of memory drains the outputs first."""
@@ -164,6 +176,10 @@ class Worker:
                     result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
                 case "sleep":
                     result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
+                    if not result["drained"]:
+                        raise EngineError(
+                            f"the outputs did not drain within {DRAIN_TIMEOUT_S:g} s; nothing was released"
+                        )
                     self._runner.sleep()
                     self._platform.empty_cache()
                 case "wake_up":
@@ -176,7 +192,7 @@ class Worker:
                         slots=slots,
                         slot_bytes=slot_bytes,
                     )
-        except RuntimeError as error:
+        except Exception as error:  # boundary: the answer says what was raised, and the caller raises it
             result["error"] = remote_error(error)
         self._send(RpcResult(rpc_id=message.rpc_id, **result))
 

@@ -71,7 +71,7 @@ def test_what_was_sent_before_the_end_is_received_before_it() -> None:
 
 def test_a_message_cut_short_is_the_end() -> None:
     ours, theirs = Channel.pair()
-    theirs.send(b"\xff\x00\x00\x00\x00half")
+    theirs.send(b"og\xff\x00\x00\x00\x00half")
     theirs.close()
     assert ours.receive() is None
     ours.close()

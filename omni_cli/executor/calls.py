@@ -1,0 +1,154 @@
+"""The walk of the calls: out to the workers that have room, and back as futures that are settled.
+
+    submit ─> books ─> dispatch ── ExecuteModel ──> worker          any thread, under the crew's lock
+    Started, Step, ComputeDone, OutputReady ──> books ──> futures   the pump's thread
+
+A worker always has the next call in its inbox while one runs, so no round trip stands between two forwards.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from omni_cli.config import EngineConfig
+from omni_cli.errors import OmniGenError, OutputTimeout
+from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, Note, Observer, OutputReady
+from omni_cli.executor.books import Books
+from omni_cli.executor.call import Entry, GivenUp
+from omni_cli.executor.crew import Crew
+from omni_cli.executor.faults import PoisonousRequest, request_error
+from omni_cli.executor.link import Link
+from omni_cli.executor.outputs import Release, make_output, payload
+from omni_cli.executor.protocol import Handle
+from omni_cli.executor.settle import cancel, fail, resolve
+from omni_cli.log import logger
+from omni_cli.request import PlannedRequest
+from omni_cli.transport import messages as m
+
+INBOX_DEPTH = 2
+"""The running call and the next one."""
+
+
+class Calls:
+    """All calls of an executor."""
+
+    def __init__(self, engine: EngineConfig, crew: Crew, new_id: Callable[[], int], observe: Observer) -> None:
+        """No call yet."""
+        self._engine = engine
+        self._crew = crew
+        self._observe = observe
+        self.books = Books(INBOX_DEPTH, new_id)
+
+    # ── what callers ask ──
+
+    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+        """Queue one call. Raises the reason once the executor has ended."""
+        handles = self.books.add(requests)
+        self.dispatch()
+        return handles
+
+    def cancel(self, handle: Handle) -> None:
+        """Give up one request."""
+        self._settle_given_up(self.books.give_up(handle.output_id))
+
+    def cancel_waiting(self) -> None:
+        """Give up every request whose forward has not begun."""
+        self._settle_given_up(self.books.give_up_not_begun())
+
+    def dispatch(self) -> None:
+        """Send as many waiting calls as the workers' inboxes have room for."""
+        cancelled: list[Handle] = []
+        with self._crew.lock:
+            while (step := self.books.take_next(self._crew.ready())) is not None:
+                cancelled += step.cancelled
+                if step.message is not None:
+                    self._crew.send(step.worker, step.message)
+        for handle in cancelled:
+            handle.compute_done.cancel()
+
+    def end(self, reason: OmniGenError) -> None:
+        """No more calls: everything that waits is told why."""
+        for entry in self.books.close(reason):
+            fail(entry.handle, reason)
+
+    # ── what workers say ──
+
+    def on_started(self, link: Link, message: m.Started) -> None:
+        """The forward of a call has begun."""
+        if ids := self.books.started(message.rpc_id, self._engine.forward_timeout):
+            self._observe(ForwardStarted(at=time.monotonic(), worker=link.index, ids=ids))
+
+    def on_step(self, link: Link, message: m.Step) -> None:
+        """A step of the running call is done."""
+        if ids := self.books.ids(message.rpc_id):
+            step, total = message.step, message.total
+            self._observe(ForwardStep(at=time.monotonic(), worker=link.index, ids=ids, step=step, total=total))
+
+    def on_compute_done(self, link: Link, message: m.ComputeDone) -> None:
+        """A call's forward is over: there is room for the next one."""
+        if message.error is not None:
+            for entry in self.books.failed(message.rpc_id):
+                fail(entry.handle, request_error(message.error))
+        elif handles := self.books.computed(message.rpc_id, message.forward, self._engine.output_timeout):
+            for handle in handles:
+                resolve(handle.compute_done, message.forward)
+            if not message.launched:
+                ids = tuple(handle.planned.id for handle in handles)
+                self._observe(ForwardDone(at=time.monotonic(), worker=link.index, ids=ids, forward=message.forward))
+        self.dispatch()
+
+    def on_output_ready(self, link: Link, message: m.OutputReady, fds: list[int]) -> bool:
+        """A request's output is in host memory; False if nobody waits for it any more: its slot goes back at once."""
+        buffer, release = payload(link, message, fds)
+        entry = self.books.finish(message.async_output_id, message.d2h.start)
+        if entry is None:
+            release()
+            return False
+        if message.error is not None:
+            release()
+            fail(entry.handle, request_error(message.error))
+        else:
+            self._deliver(link, entry, message, buffer, release)
+        return True
+
+    def on_lost(self, link: Link, ending: str, tail: str) -> None:
+        """A worker is gone: what it held goes back into the queue, or fails where that is hopeless."""
+        for entry in self.books.worker_died(link.index):
+            tries = f"given up after {entry.attempts} attempts; the last one: {ending}"
+            fail(entry.handle, PoisonousRequest(f"{tries}; its log ends with:\n{tail}" if tail else tries))
+
+    def on_tick(self, now: float) -> None:
+        """Fail requests whose output has not come in time, kill workers whose forward does not end; log the books."""
+        deadline = self.books.next_deadline()
+        if deadline is None or deadline > now:
+            return
+        logger.error("a deadline has passed; the books:\n%s", "\n".join(self.books.lines()))
+        for worker in self.books.take_stuck(now):
+            allowed = self._engine.forward_timeout
+            self._crew.links[worker].condemn(f"was killed: a forward went past the forward timeout of {allowed} s")
+        for entry in self.books.take_late(now):
+            waited = f"no OUTPUT_READY within {self._engine.output_timeout:g} s of COMPUTE_DONE"
+            fail(entry.handle, OutputTimeout(f"{waited}; the log has the executor's books"))
+
+    # ── inside ──
+
+    def _settle_given_up(self, given_up: GivenUp) -> None:
+        """End these requests as cancelled; a call that nobody waits for any more is cancelled in its worker."""
+        with self._crew.lock:
+            for worker, rpc_id in given_up.orphans:
+                self._crew.send(worker, m.Cancel(rpc_id=rpc_id))
+        for entry in given_up.entries:
+            cancel(entry.handle)
+
+    def _deliver(self, link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> None:
+        output = make_output(link, entry, message, buffer, release)
+        id_, now = entry.handle.planned.id, time.monotonic()
+        try:
+            if message.forward is not None or not entry.handle.compute_done.done():
+                # The device's own time of the forward, or an output that has overtaken its COMPUTE_DONE.
+                self._observe(ForwardDone(at=now, worker=link.index, ids=(id_,), forward=output.forward))
+            self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=len(buffer)))
+            for note in message.notes:
+                self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))
+        finally:  # the entry is out of the books: nobody else would settle it
+            resolve(entry.handle.compute_done, output.forward)
+            resolve(entry.handle.output_ready, output)

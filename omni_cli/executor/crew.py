@@ -1,0 +1,139 @@
+"""The worker processes of an executor: started, spoken to, buried, replaced, ended.
+
+One lock, `lock`, stands for "who is there and what was said to whom": whoever sends something whose order matters (a call
+and its cancel, a call and the shutdown) holds it, and so does whoever replaces a worker.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.errors import EngineError, OmniGenError, WorkerDied
+from omni_cli.executor.launch import start_worker
+from omni_cli.executor.link import Link, send
+from omni_cli.executor.protocol import RpcMethod
+from omni_cli.executor.pump import Handler, Pump
+from omni_cli.executor.rpcs import Rpcs
+from omni_cli.log import logger
+from omni_cli.transport import messages as m
+
+REAP_S = 1.0
+"""How long a worker whose channel has ended may take to be gone."""
+
+
+class Crew:
+    """`engine.workers` worker processes and the pump that listens to them."""
+
+    def __init__(
+        self, engine: EngineConfig, handler: Handler, new_id: Callable[[], int], command: tuple[str, ...] | None
+    ) -> None:
+        """No process yet. `command` replaces the worker's program."""
+        self.lock = threading.RLock()
+        self.links: list[Link] = []
+        self.rpcs = Rpcs(new_id)
+        self._engine = engine
+        self._command = command
+        self._model: ModelConfig | None = None
+        self._leaving = False
+        self._pump = Pump(handler)
+
+    def start(self) -> None:
+        """Start the processes and the pump. Raises EngineError if a process cannot be started; none is left then."""
+        try:
+            for index in range(self._engine.workers):
+                self.links.append(self._start(index))
+        except OSError as error:
+            self.end(0.0)
+            raise EngineError(f"worker {len(self.links)} cannot be started: {error}") from error
+        self._pump.start()
+
+    def load(self, model: ModelConfig) -> None:
+        """Let every worker load `model`, and those that will replace them."""
+        with self.lock:
+            self._model = model
+            for link in self.links:
+                self._send_load(link, model)
+
+    def ready(self) -> list[int]:
+        """The workers that may be sent calls; none any more once the crew is leaving."""
+        return [] if self._leaving else [link.index for link in self.links if link.ready]
+
+    def send(self, worker: int, message: m.ToWorker) -> None:
+        """Send to whoever is worker number `worker` now."""
+        send(self.links[worker].process.channel, message)
+
+    def ask_all(self, method: RpcMethod) -> list[Future[m.RpcResult]]:
+        """Ask every worker."""
+        with self.lock:
+            futures = []
+            for link in self.links:
+                rpc_id, future = self.rpcs.ask(link.index)
+                futures.append(future)
+                send(link.process.channel, m.Rpc(rpc_id=rpc_id, method=method))
+            return futures
+
+    def bury(self, link: Link) -> tuple[str, str] | None:
+        """Give back what a worker held: how it ended and the end of its log; None if that was asked for."""
+        link.process.end(REAP_S)
+        with self.lock:
+            link.ready = False
+            ending = f"{link.name} {link.verdict or link.process.ending()}"
+            tail = link.process.log_tail()
+            link.views.close()
+            link.process.dispose()
+            self._lost(link)
+            logger.info("%s; its log ends with:\n%s", ending, tail)
+            return None if self._leaving else (ending, tail)
+
+    def replace(self, link: Link) -> None:
+        """Start another worker in the place of one that was buried. Raises OSError."""
+        with self.lock:
+            if self._leaving:
+                return
+            assert self._model is not None
+            self._lost(link)  # what was asked since it was buried
+            self.links[link.index] = self._start(link.index)
+            self._send_load(self.links[link.index], self._model)
+
+    def lost(self, reason: OmniGenError) -> None:
+        """Nobody will answer any more."""
+        with self.lock:
+            for link in self.links:
+                self.rpcs.lost(link.index, reason)
+
+    def kill(self) -> None:
+        """Kill the processes and nothing else; takes no lock."""
+        for link in self.links:
+            link.process.kill()
+
+    def end(self, timeout: float) -> bool:
+        """Let the workers finish what they were sent, at most `timeout` seconds; nothing is left. False if called before."""
+        with self.lock:
+            if self._leaving:
+                return False
+            self._leaving = True
+            if timeout > 0:
+                for link in self.links:
+                    send(link.process.channel, m.Shutdown())
+        deadline = time.monotonic() + timeout
+        for link in self.links:
+            link.process.end(max(0.0, deadline - time.monotonic()))
+        self._pump.stop()
+        for link in self.links:  # of a crew that could not be started; the pump has buried the others
+            link.process.dispose()
+        return True
+
+    def _start(self, index: int) -> Link:
+        link = Link(index, start_worker(self._command), time.monotonic())
+        self._pump.watch(link)
+        return link
+
+    def _lost(self, link: Link) -> None:
+        self.rpcs.lost(link.index, WorkerDied(f"{link.name} ended before it answered"))
+
+    def _send_load(self, link: Link, model: ModelConfig) -> None:
+        link.load_rpc, _ = self.rpcs.ask(link.index)
+        load = m.LoadModel(rpc_id=link.load_rpc, worker=link.index, model=model, engine=self._engine)
+        send(link.process.channel, load)
