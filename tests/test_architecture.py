@@ -37,6 +37,9 @@ HEAVY = {"torch", "diffusers", "transformers", "accelerate", "safetensors"}
 HEAVY_ROOMS = {"worker", "platforms"}
 """`executor/inline.py` reaches them through these rooms; the training program is a program of its own."""
 
+PROGRAMS = {"bench/plain.py", "bench/ways.py"}
+"""Programs of their own, started with `python -m` and imported by nobody: the plain loop and the ways of transport."""
+
 MAX_LINES = 300
 MAX_FUNCTION = 60
 
@@ -83,7 +86,7 @@ def test_imports_run_downhill_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_torch_is_imported_only_in_worker_and_platforms(path: Path) -> None:
-    if room_of(path) in HEAVY_ROOMS or is_training(path):
+    if room_of(path) in HEAVY_ROOMS or is_training(path) or str(path.relative_to(PACKAGE)) in PROGRAMS:
         return
     heavy = {name for name in imports_of(path) if name.split(".")[0] in HEAVY}
     assert not heavy, f"{path} imports {heavy}"
@@ -95,7 +98,12 @@ def test_only_the_loader_and_the_runner_know_diffusers() -> None:
         for path in modules()
         if not is_training(path) and any(name.split(".")[0] == "diffusers" for name in imports_of(path))
     }
-    assert all(user.startswith(("worker/loader", "worker/seam")) for user in users), users
+    assert all(user.startswith(("worker/loader", "worker/seam", "bench/plain")) for user in users), users
+
+
+def test_nobody_imports_a_program() -> None:
+    programs = {f"omni_cli.{name.removesuffix('.py').replace('/', '.')}" for name in PROGRAMS}
+    assert not [path for path in modules() if programs & imports_of(path)]
 
 
 def test_the_check_sees_an_uphill_import(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from omni_cli import __version__
+from omni_cli.cli.bench import bench_app
 from omni_cli.cli.info import info
 from omni_cli.cli.run import run
 from omni_cli.cli.validate import validate
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("validate")(validate)
 app.command("info")(info)
+app.add_typer(bench_app, name="bench")
 
 
 def _show_version(wanted: bool) -> None:
