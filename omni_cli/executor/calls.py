@@ -19,7 +19,7 @@ from omni_cli.executor.faults import PoisonousRequest, request_error
 from omni_cli.executor.link import Link
 from omni_cli.executor.outputs import Release, make_output, payload
 from omni_cli.executor.protocol import Handle
-from omni_cli.executor.settle import cancel, fail, resolve
+from omni_cli.executor.settle import cancel, fail, resolve, withdraw
 from omni_cli.log import logger
 from omni_cli.request import PlannedRequest
 from omni_cli.transport import messages as m
@@ -63,7 +63,7 @@ class Calls:
                 if step.message is not None:
                     self._crew.send(step.worker, step.message)
         for handle in cancelled:
-            handle.compute_done.cancel()
+            withdraw(handle.compute_done)
 
     def end(self, reason: OmniGenError) -> None:
         """No more calls: everything that waits is told why."""

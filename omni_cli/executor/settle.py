@@ -34,17 +34,15 @@ def fail(handle: Handle, error: BaseException) -> None:
 
 def cancel(handle: Handle) -> None:
     """End both as cancelled where nothing was sent, else with RequestCancelled."""
-    error = RequestCancelled(f"request {handle.planned.id!r} was cancelled")
-    withdraw(handle.compute_done, error)
-    withdraw(handle.output_ready, error)
-
-
-def withdraw(future: Future[T], error: RequestCancelled) -> None:
-    """Cancel `future` and wake those who sit in `concurrent.futures.wait`; one that is claimed gets the error."""
-    if future.cancel():
-        future.set_running_or_notify_cancel()
+    if withdraw(handle.output_ready):
+        withdraw(handle.compute_done)
     else:
-        refuse(future, error)
+        fail(handle, RequestCancelled(f"request {handle.planned.id!r} was cancelled"))
+
+
+def withdraw(future: Future[T]) -> bool:
+    """Cancel `future` and wake those who sit in `concurrent.futures.wait`, which `cancel` does not; False if it is claimed."""
+    return future.cancel() and not future.set_running_or_notify_cancel()
 
 
 def claim(handle: Handle) -> bool:

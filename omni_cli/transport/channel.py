@@ -20,7 +20,7 @@ from omni_cli.errors import ProtocolError
 
 _MAGIC = b"og"
 _HEADER = struct.Struct("<2sIB")
-_MAX_FDS = 16
+_RIGHTS_SPACE = socket.CMSG_SPACE(16 * array.array("i").itemsize)
 _CHUNK = 1 << 16
 
 
@@ -66,14 +66,18 @@ class Channel:
     def take_in(self, *, wait: bool = False) -> bool:
         """Read what has arrived, for `messages`; False at end of file. `wait`: until there is something."""
         try:
-            data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, _MAX_FDS, 0 if wait else socket.MSG_DONTWAIT)
+            # Not `socket.recv_fds`, which takes flags and ignores them.
+            data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, _RIGHTS_SPACE, 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        self._fds += fds
+        for _, _, rights in ancillary:
+            fds = array.array("i")
+            fds.frombytes(rights[: len(rights) // fds.itemsize * fds.itemsize])
+            for fd in fds:
+                os.set_inheritable(fd, False)
+            self._fds += fds
         self._data += data
         return bool(data)
 

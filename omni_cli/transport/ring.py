@@ -152,13 +152,18 @@ class SlotViews:
         self._maps: dict[int, mmap.mmap] = {}
 
     def view(self, ref: SlotRef, fds: list[int]) -> memoryview:
-        """Read-only bytes of the payload, valid until the slot is released. Takes over `fds`."""
-        for slot_id in ref.retired:
-            self._drop(slot_id)
-        if ref.fresh:
-            self._maps[ref.slot_id] = mmap.mmap(fds[0], ref.capacity, access=mmap.ACCESS_READ)
-        for fd in fds:
-            os.close(fd)
+        """Read-only bytes of the payload, valid until the slot is released. Takes over `fds`.
+
+        Raises KeyError, IndexError or ValueError for a reference that cannot be.
+        """
+        try:
+            for slot_id in ref.retired:
+                self._drop(slot_id)
+            if ref.fresh:
+                self._maps[ref.slot_id] = mmap.mmap(fds[0], ref.capacity, access=mmap.ACCESS_READ)
+        finally:
+            for fd in fds:
+                os.close(fd)
         return memoryview(self._maps[ref.slot_id])[: ref.nbytes]
 
     def close(self) -> None:

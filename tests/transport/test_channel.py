@@ -3,6 +3,9 @@
 import os
 import threading
 
+import pytest
+
+from omni_cli.errors import ProtocolError
 from omni_cli.transport.channel import Channel
 
 
@@ -86,3 +89,40 @@ def test_closing_wakes_a_receiver() -> None:
     thread.join(10)
     assert got == [None]
     a.close()
+
+
+def test_half_a_message_holds_nobody_up_and_is_whole_once_the_rest_has_come() -> None:
+    ours, theirs = Channel.pair()
+    assert ours.take_in()
+    assert [*ours.messages()] == []
+    theirs.send(b"og\x05\x00\x00\x00\x00he")
+    assert ours.take_in()
+    assert [*ours.messages()] == []
+    theirs.send(b"lloog\x01\x00\x00\x00\x00!og")
+    assert ours.take_in()
+    assert [*ours.messages()] == [(bytearray(b"hello"), []), (bytearray(b"!"), [])]
+    theirs.close()
+    assert not ours.take_in()
+    ours.close()
+
+
+def test_what_is_not_a_message_is_refused() -> None:
+    ours, theirs = Channel.pair()
+    theirs.send(b"Segmentation fault")
+    with pytest.raises(ProtocolError, match="Segmentation fault"):
+        ours.receive()
+    theirs.close()
+    ours.close()
+
+
+def test_descriptors_that_nobody_took_are_closed_with_the_channel() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    a, b = pair()
+    read_end, write_end = os.pipe()
+    a.send(b"with", [read_end, write_end])
+    os.close(read_end)
+    os.close(write_end)
+    assert b.take_in()
+    a.close()
+    b.close()
+    assert len(os.listdir("/proc/self/fd")) == before

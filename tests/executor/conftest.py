@@ -1,0 +1,38 @@
+"""Every test of the executor ends with as many descriptors, threads and children as it began with."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.executor.puppet import Stage
+
+
+def children() -> set[int]:
+    """Process ids of this process's children, dead ones that nobody reaped included."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):  # a thread of a library that has just ended
+            found |= {int(pid) for pid in task.read_text().split()}
+    return found
+
+
+def held() -> tuple[int, set[threading.Thread], set[int]]:
+    """What can be left behind."""
+    return len(os.listdir("/proc/self/fd")), set(threading.enumerate()), children()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    before = held()
+    yield
+    assert held() == before
+
+
+@pytest.fixture
+def stage(_nothing_is_left_behind: None) -> Iterator[Stage]:
+    with Stage() as stage:
+        yield stage
