@@ -1,0 +1,78 @@
+"""Differences between files, found where they are."""
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from omni_cli.bench.compare import Difference, difference, folders_differ, frames_of
+from omni_cli.errors import EngineError
+
+Levels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+
+
+@pytest.fixture
+def picture() -> Levels:
+    return np.random.default_rng(0).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+
+
+def save(path: Path, levels: Levels) -> Path:
+    if path.suffix == ".npy":
+        np.save(path, levels)
+    else:
+        Image.fromarray(levels).save(path)
+    return path
+
+
+def test_the_same_pixels_in_other_files_do_not_differ(picture: Levels, tmp_path: Path) -> None:
+    png, npy = save(tmp_path / "a.png", picture), save(tmp_path / "a.npy", picture)
+    assert difference(png, npy) == Difference(0, 1)
+
+
+@pytest.mark.parametrize(("left", "right"), [(0, 255), (255, 0), (10, 11)])
+def test_the_difference_is_in_levels_and_does_not_wrap(picture: Levels, tmp_path: Path, left: int, right: int) -> None:
+    one, other = picture.copy(), picture.copy()
+    one[3, 4, 1], other[3, 4, 1] = left, right
+    assert difference(save(tmp_path / "a.png", one), save(tmp_path / "b.png", other)).levels == abs(left - right)
+
+
+def test_another_size_or_number_of_frames_is_the_largest_difference(picture: Levels, tmp_path: Path) -> None:
+    whole = save(tmp_path / "a.png", picture)
+    assert difference(whole, save(tmp_path / "b.png", picture[:8])).levels == 256
+    clip, longer = np.stack([picture] * 2), np.stack([picture] * 3)
+    assert difference(save(tmp_path / "a.npy", clip), save(tmp_path / "b.npy", longer)).levels == 256
+
+
+def test_videos_are_compared_frame_by_frame(picture: Levels, tmp_path: Path) -> None:
+    def video(name: str, frames: list[Levels]) -> Path:
+        with av.open(str(tmp_path / name), "w") as container:
+            stream = container.add_stream("libx264", rate=8)
+            stream.width, stream.height, stream.pix_fmt = 24, 16, "yuv420p"
+            for frame in frames:
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+            container.mux(stream.encode(None))
+        return tmp_path / name
+
+    black, grey = np.zeros_like(picture), np.full_like(picture, 128)
+    one = video("a.mp4", [black, black, black])
+    assert difference(one, video("b.mp4", [black, black, black])) == Difference(0, 3)
+    assert difference(one, video("c.mp4", [black, black, grey])).levels > 100
+
+
+def test_a_gif_gives_all_its_frames(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue", "white")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert [tuple(frame[0, 0]) for frame in frames_of(tmp_path / "a.gif")] == [
+        (255, 0, 0),
+        (0, 0, 255),
+        (255, 255, 255),
+    ]
+
+
+def test_a_missing_file_is_named(picture: Levels, tmp_path: Path) -> None:
+    save(tmp_path / "a.png", picture)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(EngineError, match=r"other/a\.png"):
+        folders_differ(tmp_path, tmp_path / "other", ["a.png"])
