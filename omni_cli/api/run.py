@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from omni_cli.api.session import Session
 from omni_cli.api.source import Rows, Source
 from omni_cli.config import EngineConfig, RunConfig
-from omni_cli.errors import EngineError, OmniGenError, PromptFileError
+from omni_cli.errors import EngineError, Interrupted, OmniGenError, PromptFileError
 from omni_cli.events import RunFinished, RunStarted
+from omni_cli.journal import check_folder
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card, SizeRule
 from omni_cli.models.registry import card_for, peek
@@ -45,6 +46,7 @@ def run_file(session: Session, source: Source) -> int:
     """
     tally, code, reason = Tally(), EngineError.exit_code, None
     try:
+        check_folder(session.config.output.output_dir)
         tally.total = check_file(session.config, source, _starting_late(session, source.rows()))
         session.hold()
         loaded = session.load()
@@ -92,15 +94,14 @@ def check_file(config: RunConfig, source: Source, rows: Rows | None = None) -> i
 
 
 def _starting_late(session: Session, rows: Rows) -> Rows:
-    """`rows`; once they have taken a while, the model starts to load beside them."""
+    """`rows`; once they have taken a while, the model starts to load beside them. Raises Interrupted at a stop."""
     start = time.monotonic()
     for row in rows:
-        if time.monotonic() - start > CHECK_ALONE_S:
+        if session.stop.requested:
+            raise Interrupted("stopped while the prompts were checked; nothing was rendered")
+        if not session.started and time.monotonic() - start > CHECK_ALONE_S:
             session.start()
-            yield row
-            break
         yield row
-    yield from rows
 
 
 def _render(session: Session, source: Source, tally: Tally) -> None:

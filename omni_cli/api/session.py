@@ -4,8 +4,10 @@ journal (folder held) ─> executor (processes start) ─> model loaded ─> pla
 """
 
 import os
+import queue
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +15,7 @@ from typing import Self
 
 from omni_cli.batch import Desk, Stop, render
 from omni_cli.config import RunConfig
+from omni_cli.errors import Interrupted
 from omni_cli.events import AnyEvent, Observer
 from omni_cli.executor import make_executor
 from omni_cli.executor.protocol import Executor
@@ -65,11 +68,22 @@ class Session(AbstractContextManager["Session"]):
             self._loading = self._executor.load(self.config.model)
 
     def load(self) -> Loaded:
-        """The loaded model's facts; waits for it. Raises ModelLoadError or WorkerDied."""
+        """The loaded model's facts; waits for it. Raises ModelLoadError or WorkerDied, or Interrupted if a stop comes first."""
         if self._loaded is None:
             self.start()
-            self._loaded = self._loading.result()
+            arrived: queue.SimpleQueue[Future[Loaded] | None] = queue.SimpleQueue()
+            self._loading.add_done_callback(arrived.put)
+            self.stop.on_request(lambda: arrived.put(None))
+            future = arrived.get()
+            if future is None:
+                raise Interrupted("stopped while the model was loading; nothing was rendered")
+            self._loaded = future.result()
         return self._loaded
+
+    @property
+    def started(self) -> bool:
+        """True once worker processes were started."""
+        return self._executor is not None
 
     @property
     def executor(self) -> Executor:

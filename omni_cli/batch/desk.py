@@ -18,7 +18,7 @@ from typing import Self
 
 from omni_cli.config import OutputConfig
 from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError
-from omni_cli.events import EncodeDone, EncodeStarted, Observer, RequestFinished
+from omni_cli.events import EncodeDone, EncodeStarted, Note, Observer, RequestFinished
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.log import logger
 from omni_cli.request import ErrorInfo, Interval, ModelInfo, OutputFile, PlannedRequest, Result, Status, Timings
@@ -55,6 +55,10 @@ class Desk:
     def expect(self, handle: Handle) -> None:
         """Finish this request as soon as its output is there. The pump only hands it on."""
         handle.output_ready.add_done_callback(lambda _: self._threads.submit(self._finish, handle))
+
+    def note(self, text: str) -> None:
+        """A line for people."""
+        self._observe(Note(at=time.monotonic(), level="warning", text=text))
 
     def __enter__(self) -> Self:
         """The desk itself."""

@@ -8,6 +8,8 @@ from omni_cli.errors import EngineError, OmniGenError
 from omni_cli.executor.protocol import Executor
 from omni_cli.request import PlannedRequest, Result
 
+STOPPING = "stopping: no new forwards, finishing what is computed; Ctrl-C again stops at once"
+
 
 def render(
     calls: Iterable[Sequence[PlannedRequest]], executor: Executor, desk: Desk, stop: Stop, window: int
@@ -63,6 +65,7 @@ class _Walk:
         while self._open and (self._open + wanted > self._window or not self._desk.ended.empty()):
             ended = self._desk.ended.get()
             if ended is None:
+                self._desk.note(STOPPING)
                 self._executor.cancel_waiting()
                 continue
             self._open -= 1

@@ -8,7 +8,7 @@ from omni_cli.api.session import Session
 from omni_cli.api.source import Source
 from omni_cli.cli.signals import stopping
 from omni_cli.config import ProgressMode, RunConfig
-from omni_cli.errors import UsageError
+from omni_cli.errors import Interrupted, UsageError
 from omni_cli.log import log_to_file
 from omni_cli.trace import Timeline
 from omni_cli.view import open_view
@@ -32,7 +32,10 @@ def perform(
             Session(settings, observe, timeline) as session,
             stopping(session.stop.request, session.kill) as caught,
         ):
-            return caught.exit_code(run_file(session, source))
+            try:
+                return caught.exit_code(run_file(session, source))
+            except Interrupted as error:
+                return caught.exit_code(error.exit_code)
     finally:
         if trace is not None:
             _write_trace(timeline, trace)

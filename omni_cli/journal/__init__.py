@@ -9,8 +9,8 @@
 While a run appends, the last row of an id is the one that counts; when it has closed, there is exactly one per id.
 """
 
-from omni_cli.journal.folder import LOCK_NAME
+from omni_cli.journal.folder import LOCK_NAME, check_folder
 from omni_cli.journal.journal import Journal, read_rows
 from omni_cli.journal.rows import MANIFEST_NAME
 
-__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "read_rows"]
+__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "check_folder", "read_rows"]

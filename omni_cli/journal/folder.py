@@ -51,15 +51,21 @@ def held_folder(output_dir: str | Path) -> Iterator[Path]:
         os.close(lock)
 
 
+def check_folder(output_dir: str | Path) -> Path:
+    """`output_dir` as a path. Raises OutputFolderError if something that is no folder stands there; makes nothing."""
+    folder = Path(output_dir)
+    if folder.is_symlink() and not folder.exists():
+        raise _unusable(folder, f"is a symbolic link to {str(folder.readlink())!r}, which does not exist")
+    if folder.exists() and not folder.is_dir():
+        raise _unusable(folder, "is not a folder")
+    return folder
+
+
 def _make(output_dir: str | Path) -> Path:
     """The folder, existing."""
     folder = Path(output_dir)
     try:
-        if folder.is_symlink() and not folder.exists():
-            raise _unusable(folder, f"is a symbolic link to {str(folder.readlink())!r}, which does not exist")
-        if folder.exists() and not folder.is_dir():
-            raise _unusable(folder, "is not a folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        check_folder(folder).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _unusable(folder, f"cannot be made: {reason}") from error

@@ -1,0 +1,33 @@
+"""Runners for tests of whole runs; named by `--runner tests.runners:Class` in a process whose folder is the repository."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.media import Media
+from omni_cli.request import PlannedRequest
+from omni_cli.transport.messages import Loaded
+from omni_cli.worker.null import NullRunner
+
+
+class NeverLoads(NullRunner):
+    """Loading takes for ever."""
+
+    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+        """Say so, then hang."""
+        report("for ever")
+        time.sleep(1000)
+        return super().load(model, engine, report)
+
+
+class Picky(NullRunner):
+    """Raises for the prompt "fail"."""
+
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+    ) -> list[Media]:
+        """As NullRunner, slower, unless the prompt is "fail"."""
+        time.sleep(0.05)
+        if any(request.request.prompt == "fail" for request in requests):
+            raise ValueError("this prompt cannot be drawn")
+        return super().execute_model(requests, on_step, stop)
