@@ -9,8 +9,7 @@ from omni_cli.config import EngineConfig, RunConfig
 from omni_cli.errors import EngineError, Interrupted, OmniGenError, PromptFileError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.journal import check_folder
-from omni_cli.media import Kind
-from omni_cli.models.cards import Card, SizeRule
+from omni_cli.models.cards import Card
 from omni_cli.models.registry import card_for, peek
 from omni_cli.planner import Planner
 
@@ -18,9 +17,6 @@ CHECK_ALONE_S = 0.3
 """A file that is checked within this time is checked before any process is started; a longer check overlaps with loading."""
 
 INTERRUPTED_CODE = 130
-
-ANYTHING = Card(pipeline="", kind=Kind.VIDEO, sizes=SizeRule(multiple=1))
-"""Stands in for a card that is not known yet: it objects to nothing that the loaded model's card might allow."""
 
 
 @dataclass(slots=True)
@@ -86,11 +82,11 @@ def known_card(config: RunConfig) -> Card | None:
 def check_file(config: RunConfig, source: Source, rows: Rows | None = None) -> int:
     """The number of this run's requests in `source`. Raises PromptFileError with every problem that can be known now.
 
-    `rows`, if given, are the rows of `source`. Without a card, only what the file itself says can be judged: a pipeline that
-    takes everything stands in.
+    `rows`, if given, are the rows of `source`. Without a card, only what the file itself says can be judged.
     """
-    checker = Planner(config, known_card(config) or ANYTHING, base=source.base)
-    return checker.check_all(source.rows() if rows is None else rows)
+    rows = source.rows() if rows is None else rows
+    card = known_card(config)
+    return Planner.count_all(config, rows) if card is None else Planner(config, card, base=source.base).check_all(rows)
 
 
 def _starting_late(session: Session, rows: Rows) -> Rows:

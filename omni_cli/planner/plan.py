@@ -4,11 +4,12 @@ rows ── check_all ──> PromptFileError with all problems, or how many req
 rows ── plan_all ───> PlannedRequest, PlannedRequest, ...  ── batches ──> pipeline calls
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from omni_cli.config import RunConfig
 from omni_cli.errors import Problem, PromptFileError, UsageError
+from omni_cli.media import Kind
 from omni_cli.models.cards import Card
 from omni_cli.planner.batches import batch_key
 from omni_cli.planner.checks import card_problems
@@ -91,15 +92,24 @@ class Planner:
             message = f"an input cannot be read: {quoted(str(error.filename))}: {error.strerror}"
             raise PromptFileError([located.problem("", message)]) from error
 
+    @classmethod
+    def count_all(cls, config: RunConfig, rows: Iterable[Located | Problem]) -> int:
+        """As `check_all` where no card is known yet: only what the file itself says can be judged."""
+        planner = cls(config, Card(pipeline="", kind=Kind.VIDEO))
+        return planner._collect(rows, lambda row: [])
+
     def check_all(self, rows: Iterable[Located | Problem]) -> int:
         """Check every row up to the limit; the number of requests that fall to this run's shard.
 
         Raises PromptFileError with the problems of all rows, at most MAX_PROBLEMS of them and a count of the rest.
         """
+        return self._collect(rows, self.check)
+
+    def _collect(self, rows: Iterable[Located | Problem], check: Callable[[Located], list[Problem]]) -> int:
         problems: list[Problem] = []
         more, count = 0, 0
         for row in self._limited(rows):
-            found = [row] if isinstance(row, Problem) else self.check(row)
+            found = [row] if isinstance(row, Problem) else check(row)
             room = MAX_PROBLEMS - len(problems)
             problems += found[:room]
             more += len(found[room:])
