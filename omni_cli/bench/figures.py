@@ -55,7 +55,10 @@ def steady(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """`events` without the output of the last call."""
     events = list(events)
     forwards = [event for event in events if isinstance(event, ForwardDone)]
-    last = max(forwards, key=lambda event: event.forward.end).ids if forwards else ()
+    # On an accelerator each request of a call tells of the call's forward by itself, with an equal interval but for the
+    # clock's error: whatever has its middle in the last forward is the last call.
+    begin = max((event.forward.start for event in forwards), default=0.0)
+    last = {name for e in forwards if (e.forward.start + e.forward.end) / 2 > begin for name in e.ids}
     return [e for e in events if not (isinstance(e, OutputReady | EncodeDone) and e.id in last)]
 
 

@@ -107,7 +107,7 @@ class PlainArm:
         """Start the process and wait for the model."""
         start = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "omni_cli.bench.plain"],
+            [sys.executable, "-P", "-m", "omni_cli.bench.plain"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

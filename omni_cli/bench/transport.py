@@ -99,7 +99,10 @@ def run_transport_bench(job: TransportJob, say: Say) -> list[CaseReport]:
 def _cases(job: TransportJob) -> Iterator[CaseReport]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "omni_cli.bench.ways"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            [sys.executable, "-P", "-m", "omni_cli.bench.ways"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
         )
         try:
             assert process.stdin is not None

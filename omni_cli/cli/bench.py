@@ -64,7 +64,8 @@ def bench(
 ) -> None:
     """Render the same requests with the overlap, without it, and in a plain loop over the pipeline; compare times and pixels.
 
-    Each arm loads the model once and waits its turn; loading is not in the figures. Exit code 1 if the pictures differ.
+    Each arm loads the model once and waits its turn, so there must be memory for as many models as arms (see --arms); loading
+    is not in the figures. Exit code 1 if the pictures differ.
     """
     if context.invoked_subcommand is not None:
         return

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from omni_cli.bench.arms import Ready
 from omni_cli.bench.conduct import Measured
-from omni_cli.bench.figures import flow_of, write_trace
+from omni_cli.bench.figures import flow_of, steady, write_trace
+from omni_cli.events import EncodeDone, ForwardDone
+from omni_cli.request import Interval
 from tests.bench.conftest import MakeRound
 
 
@@ -37,6 +40,18 @@ def test_the_longest_gap_is_that_of_the_worst_round(make_round: MakeRound) -> No
 
 def test_one_call_alone_says_nothing_of_hiding(make_round: MakeRound) -> None:
     assert flow_of([make_round(1, 1.0, 0.25, hidden=True)]).output_hidden is None
+
+
+def test_the_last_call_is_left_out_whole_when_each_of_its_requests_tells_of_its_forward(make_round: MakeRound) -> None:
+    """As on an accelerator, whose clock puts the ends of one forward a microsecond apart."""
+    whole = make_round(3, 1.0, 0.25, hidden=True)
+    *_, last, _, encode = whole.events
+    assert isinstance(last, ForwardDone)
+    assert isinstance(encode, EncodeDone)
+    twin = replace(last, ids=("twin",), forward=Interval(last.forward.start, last.forward.end + 1e-6))
+    events = [*whole.events, twin, replace(encode, id="twin")]
+    left = [event.id for event in steady(events) if isinstance(event, EncodeDone)]
+    assert left == ["0000", "0001"]
 
 
 def test_the_trace_draws_each_arm_as_a_worker_with_its_own_requests(measured: Measured, tmp_path: Path) -> None:
