@@ -1,7 +1,7 @@
 """Entry of a worker process: `python -m omni_cli.worker FD`, FD being its end of the channel.
 
-A program of its own and not a fork or a re-import of the caller's `__main__`: it works from a script without a main guard,
-from a notebook and from a frozen parent alike. It says Hello before torch is imported, so that a slow start shows itself.
+A program of its own and not a fork or a re-import of the caller's `__main__`: it works from a script without a main guard
+and from a notebook alike. It says Hello before torch is imported, so that a slow start shows itself.
 """
 
 import faulthandler
@@ -12,10 +12,15 @@ import sys
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import Hello, Loading, encode
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread of this process may hold the interpreter while another waits for it. Python's own 5 ms would be added to
+every hand-over between the forward and the output thread."""
+
 
 def main(fd: int) -> None:
     """Serve the channel until it says Shutdown or closes."""
     faulthandler.enable()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     os.set_inheritable(fd, False)
     channel = Channel(socket.socket(fileno=fd))
     channel.send(encode(Hello(pid=os.getpid())))
@@ -24,6 +29,10 @@ def main(fd: int) -> None:
     from omni_cli.worker.process import serve
 
     serve(channel)
+    # The outputs are sent and the model is dropped; what is left is the interpreter's taking torch apart, which takes a second.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ class Outbox:
         self._queue: deque[Output] = deque()
         self._in_flight = 0
         self._bytes = 0
+        self._closed = False
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
 
@@ -110,6 +111,15 @@ class Outbox:
         for output in outputs:
             self._send_packet(self._packet(output))
 
+    def close(self, timeout: float) -> None:
+        """Drain, and end the output thread if that went well: the interpreter must not end while it is in the middle of something."""
+        drained = self.drain(timeout)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and drained:
+            self._thread.join()
+
     def drain(self, timeout: float) -> bool:
         """Wait until nothing is in flight, at most `timeout` seconds; True if it drained."""
         with self._changed:
@@ -127,15 +137,17 @@ class Outbox:
             torch.set_num_threads(1)
             torch.get_num_threads()  # takes the number on for good: a later change elsewhere does not reach this thread
             self._ready.set()
-            while True:
-                self._step()
+            while self._step():
+                pass
         except BaseException as error:
             give_up(error)
 
-    def _step(self) -> None:
-        """Wait for the next output, pack it, send it."""
+    def _step(self) -> bool:
+        """Wait for the next output, pack it, send it; False once there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._queue))
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            if not self._queue:
+                return False
             output = self._queue.popleft()
         size = output.nbytes
         packet = self._packet(output)
@@ -145,6 +157,7 @@ class Outbox:
             self._bytes -= size
             self._in_flight -= 1
             self._changed.notify_all()
+        return True
 
     def _send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
         """Send a packed output; its slot's descriptor rides along the first time."""

@@ -9,7 +9,6 @@ answered by one COMPUTE_DONE, cancelled or not, so the parent always knows what 
 """
 
 import importlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,10 +43,6 @@ from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
 from omni_cli.worker.progress import StepTeller
 from omni_cli.worker.protocol import Runner
-
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread of this process may hold the interpreter while another waits for it. Python's own 5 ms would be added to
-every hand-over between the forward and the output thread."""
 
 
 def serve(channel: Channel, on_parent_gone: Callable[[], None] = leave) -> None:
@@ -87,7 +82,6 @@ class Worker:
 
     def run(self, first: LoadModel) -> None:
         """Receive, decide, run, publish."""
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._platform.activate(self._device)
         threads = self._engine.threads or torch.get_num_threads()
         if self._engine.async_output:
@@ -104,7 +98,7 @@ class Worker:
                     self._load(message)
                 case _:
                     raise ProtocolError(f"a worker has no use for {type(message).__name__}")
-        self._outbox.drain(DRAIN_TIMEOUT_S)
+        self._outbox.close(DRAIN_TIMEOUT_S)
         self._runner.close()
 
     def _send(self, message: FromWorker) -> None:

@@ -1,7 +1,6 @@
 """Every test of the executor ends with as many descriptors, threads and children as it began with."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ def children() -> set[int]:
 
 def held() -> tuple[int, set[threading.Thread], set[int]]:
     """What can be left behind."""
-    return len(os.listdir("/proc/self/fd")), set(threading.enumerate()), children()
+    return len([*Path("/proc/self/fd").iterdir()]), set(threading.enumerate()), children()
 
 
 @pytest.fixture(autouse=True)

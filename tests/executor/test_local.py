@@ -215,7 +215,7 @@ def test_a_worker_that_cannot_start_gives_its_own_words(stage: Stage) -> None:
     worker = stage.next()
     worker.do("sys.stderr.write('ImportError: libcudart.so.12'); sys.stderr.flush()")
     worker.die("os._exit(1)")
-    with pytest.raises(WorkerDied, match="exited with code 1; its log ends with:\nImportError: libcudart.so.12"):
+    with pytest.raises(WorkerDied, match=r"exited with code 1; its log ends with:\nImportError: libcudart"):
         future.result(PATIENCE_S)
     executor.kill()
 

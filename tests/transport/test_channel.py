@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,9 @@ def test_a_message_arrives_as_it_was_sent() -> None:
 def test_messages_larger_than_the_socket_buffer_from_two_threads_stay_whole() -> None:
     a, b = pair()
     payloads = [bytes([i]) * (300_000 + i) for i in range(20)]
-    threads = [threading.Thread(target=lambda part=part: [a.send(p) for p in part]) for part in (payloads[::2], payloads[1::2])]
+    threads = [
+        threading.Thread(target=lambda part=part: [a.send(p) for p in part]) for part in (payloads[::2], payloads[1::2])
+    ]
     for thread in threads:
         thread.start()
     received = [b.receive() for _ in payloads]
@@ -116,7 +119,7 @@ def test_what_is_not_a_message_is_refused() -> None:
 
 
 def test_descriptors_that_nobody_took_are_closed_with_the_channel() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len([*Path("/proc/self/fd").iterdir()])
     a, b = pair()
     read_end, write_end = os.pipe()
     a.send(b"with", [read_end, write_end])
@@ -125,4 +128,4 @@ def test_descriptors_that_nobody_took_are_closed_with_the_channel() -> None:
     assert b.take_in()
     a.close()
     b.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

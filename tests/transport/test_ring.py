@@ -4,6 +4,7 @@ import gc
 import mmap
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ PAGE = mmap.PAGESIZE
 
 
 def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 def test_the_parent_sees_what_the_worker_writes_without_a_copy() -> None:

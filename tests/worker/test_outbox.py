@@ -1,0 +1,174 @@
+"""Outputs leave one after the other, whole or as an error, and never pile up."""
+
+import mmap
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from omni_cli.config import INLINE_BYTES, VideoOutputTransport
+from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
+from omni_cli.platforms.cpu import CpuPlatform
+from omni_cli.transport import messages as m
+from omni_cli.transport.channel import Channel
+from omni_cli.transport.ring import SlotPool, SlotViews
+from omni_cli.worker.outbox import Outbox, Output
+from omni_cli.worker.packing import Packer
+
+PATIENCE_S = 30.0
+SIDE = 700
+NBYTES = SIDE * SIDE * 3
+SLOT = -(-NBYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+assert NBYTES > INLINE_BYTES
+
+
+def output(id_: str, level: float = 1.0, side: int = SIDE) -> Output:
+    """A picture of one level: -1 is 0, 1 is 255, NaN is an error."""
+    data = torch.full((1, 3, side, side), level)
+    return Output(id_, Media(MediaSpec(Kind.IMAGE, Layout.BCHW, Encoding.FLOAT, NORMALIZED), data), None, None)
+
+
+class Post:
+    """An outbox and the parent's end of its channel."""
+
+    def __init__(self, ring: int = 4 * SLOT, limit: int = 1 << 30) -> None:
+        self.parent, theirs = Channel.pair()
+        self.worker = Channel(theirs)
+        self.pool = SlotPool(ring)
+        self.views = SlotViews()
+        packer = Packer(CpuPlatform(), VideoOutputTransport())
+        self.outbox = Outbox(self.worker, self.pool, packer, CpuPlatform(), limit)
+
+    def receive(self) -> tuple[m.OutputReady, set[int]]:
+        """The next message and the levels of its pixels."""
+        received = self.parent.receive()
+        assert received is not None
+        message = m.decode_from_worker(received[0])
+        assert isinstance(message, m.OutputReady)
+        if message.slot is not None:
+            return message, set(bytes(self.views.view(message.slot, received[1])))
+        return message, set(message.inline or b"")
+
+    def close(self) -> None:
+        self.outbox.close(PATIENCE_S)
+        self.parent.close()
+        self.worker.close()
+        self.views.close()
+        self.pool.close()
+
+
+@pytest.fixture
+def post() -> Iterator[Post]:
+    post = Post()
+    yield post
+    post.close()
+
+
+def test_small_outputs_travel_in_the_message_and_large_ones_in_a_slot_whose_descriptor_travels_once(post: Post) -> None:
+    post.outbox.start("cpu")
+    post.outbox.put([output("b/small", -1.0, side=4), output("b/large"), output("b/again", -1.0)])
+    small, levels = post.receive()
+    assert (small.async_output_id, small.slot, levels) == ("b/small", None, {0})
+    assert small.header is not None
+    assert small.header.shape == (1, 1, 4, 4, 3)
+    large, levels = post.receive()
+    assert large.slot is not None
+    assert (large.slot.fresh, large.slot.nbytes, large.inline, levels) == (True, NBYTES, None, {255})
+    assert large.d2h.end >= large.d2h.start
+    again, levels = post.receive()
+    assert again.slot is not None
+    assert (again.slot.fresh, levels) == (True, {0})
+    post.pool.release(large.slot.slot_id)
+    post.outbox.put([output("b/reused", -1.0)])
+    reused, levels = post.receive()
+    assert reused.slot is not None
+    assert (reused.slot.slot_id, reused.slot.fresh, levels) == (large.slot.slot_id, False, {0})
+    assert post.outbox.drain(PATIENCE_S)
+    assert post.outbox.in_flight == 0
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_an_output_that_cannot_be_packed_is_an_error_of_its_own_and_its_slot_is_free(
+    post: Post, threaded: bool
+) -> None:
+    outputs = [output("b/1"), output("b/2", float("nan")), output("b/3", -1.0)]
+    if threaded:
+        post.outbox.start("cpu")
+        post.outbox.put(outputs)
+    else:
+        post.outbox.deliver(outputs)
+    first, levels = post.receive()
+    assert (first.error, levels) == (None, {255})
+    second, levels = post.receive()
+    assert second.error is not None
+    assert (second.error.kind, second.slot, second.inline, second.header, levels) == (
+        "media_contract",
+        None,
+        None,
+        None,
+        set(),
+    )
+    third, levels = post.receive()
+    assert third.slot is not None
+    assert (third.slot.slot_id, third.slot.fresh, levels) == (2, True, {0}), "the slot of the one that failed"
+    assert post.pool.usage()[0] == 2
+
+
+def test_an_output_without_a_slot_holds_up_the_next_ones_and_in_the_end_the_forward() -> None:
+    post = Post(ring=SLOT, limit=output("").nbytes)
+    post.outbox.start("cpu")
+    forward = threading.Thread(target=post.outbox.put, args=([output(f"b/{n}") for n in range(3)],))
+    forward.start()
+    first, _ = post.receive()
+    forward.join(0.2)
+    assert forward.is_alive(), "the second waits for the slot, the third for the second"
+    assert post.outbox.in_flight == 1
+    assert not post.outbox.drain(0.01)
+    for _ in range(2):
+        assert first.slot is not None
+        post.pool.release(first.slot.slot_id)
+        first, _ = post.receive()
+    forward.join(PATIENCE_S)
+    assert not forward.is_alive()
+    assert post.outbox.drain(PATIENCE_S)
+    post.close()
+
+
+def test_an_output_larger_than_all_that_may_wait_goes_alone() -> None:
+    post = Post(ring=100, limit=100)
+    post.outbox.start("cpu")
+    post.outbox.put([output("b/1")])
+    assert post.receive()[1] == {255}
+    post.close()
+
+
+def test_without_the_thread_a_batch_larger_than_the_ring_goes_through_slot_by_slot() -> None:
+    post = Post(ring=SLOT)
+    worker = threading.Thread(target=post.outbox.deliver, args=([output(f"b/{n}") for n in range(3)],))
+    worker.start()
+    for n in range(3):
+        message, _ = post.receive()
+        assert message.slot is not None
+        assert message.async_output_id == f"b/{n}"
+        post.pool.release(message.slot.slot_id)
+    worker.join(PATIENCE_S)
+    assert not worker.is_alive()
+    post.close()
+
+
+def test_a_parent_that_is_gone_stops_nobody(post: Post) -> None:
+    post.parent.close()
+    post.outbox.start("cpu")
+    post.outbox.put([output("b/1", side=4), output("b/2")])
+    assert post.outbox.drain(PATIENCE_S)
+
+
+def test_closing_sends_what_is_left_and_ends_the_thread() -> None:
+    post = Post()
+    post.outbox.start("cpu")
+    post.outbox.put([output(f"b/{n}", side=4) for n in range(5)])
+    post.outbox.close(PATIENCE_S)
+    assert [post.receive()[0].async_output_id for _ in range(5)] == [f"b/{n}" for n in range(5)]
+    assert all(thread.name != "output" for thread in threading.enumerate())
+    post.close()
