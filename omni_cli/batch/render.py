@@ -18,15 +18,20 @@ def render(
 
     At most `window` requests are open at a time (one call may always be), so memory does not grow with their number. After
     `stop`, nothing new is submitted and what has not begun is dropped; the running forward and all finished outputs are
-    completed. If the engine dies, what can still be finished is, and then its error is raised.
+    completed. If the engine dies, what can still be finished is, and then its error is raised. If the caller leaves the loop, or
+    `calls` raises, it ends as after a stop, without the rows being seen.
     """
     walk = _Walk(executor, desk, stop, window)
-    for call in calls:
-        yield from walk.make_room(len(call))
-        if walk.stopped:
-            break
-        walk.submit(call)
-    yield from walk.make_room(window)
+    try:
+        for call in calls:
+            yield from walk.make_room(len(call))
+            if walk.stopped:
+                break
+            walk.submit(call)
+        yield from walk.make_room(window)
+    except (GeneratorExit, Exception):
+        walk.leave()
+        raise
     if walk.fatal is not None:
         raise walk.fatal
 
@@ -59,6 +64,12 @@ class _Walk:
         for handle in handles:
             self._open += 1
             self._desk.expect(handle)
+
+    def leave(self) -> None:
+        """Finish what has begun: an output that nobody takes would keep its slot for good."""
+        self._executor.cancel_waiting()
+        for _ in self.make_room(self._window):
+            pass
 
     def make_room(self, wanted: int) -> Iterator[Result]:
         """Yield rows until `wanted` more requests may be open; `wanted` = window waits for all of them."""
