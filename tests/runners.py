@@ -1,5 +1,6 @@
 """Runners for tests of whole runs; named by `--runner tests.runners:Class` in a process whose folder is the repository."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,7 +14,13 @@ from omni_cli.worker.null import NullRunner
 class NeverLoads(NullRunner):
     """Loading takes for ever."""
 
-    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
         """Say so, then hang."""
         report("for ever")
         time.sleep(1000)
@@ -31,3 +38,22 @@ class Picky(NullRunner):
         if any(request.request.prompt == "fail" for request in requests):
             raise ValueError("this prompt cannot be drawn")
         return super().execute_model(requests, on_step, stop)
+
+
+class Forthcoming(NullRunner):
+    """Says what it is before it is loaded; with HANG in the environment, loading never ends."""
+
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
+        """Tell the facts, then load."""
+        facts = super().load(model, engine, report)
+        assert identified is not None
+        identified(facts)
+        if "HANG" in os.environ:
+            time.sleep(1000)
+        return facts

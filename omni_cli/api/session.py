@@ -68,17 +68,25 @@ class Session(AbstractContextManager["Session"]):
             self._loading = self._executor.load(self.config.model)
 
     def load(self) -> Loaded:
-        """The loaded model's facts; waits for it. Raises ModelLoadError or WorkerDied, or Interrupted if a stop comes first."""
+        """The model's facts; waits until they are known, which may be before it is ready for its first forward.
+
+        Raises ModelLoadError or WorkerDied, or Interrupted if a stop comes first.
+        """
         if self._loaded is None:
             self.start()
             arrived: queue.SimpleQueue[Future[Loaded] | None] = queue.SimpleQueue()
-            self._loading.add_done_callback(arrived.put)
+            self._loading.identified.add_done_callback(arrived.put)
             self.stop.on_request(lambda: arrived.put(None))
             future = arrived.get()
             if future is None:
                 raise Interrupted("stopped while the model was loading; nothing was rendered")
             self._loaded = future.result()
         return self._loaded
+
+    def ready(self) -> Loaded:
+        """The model's facts, once every worker is ready for its first forward. Raises as `load` does."""
+        self.load()
+        return self._loading.loaded.result()
 
     @property
     def started(self) -> bool:

@@ -116,7 +116,7 @@ class _Bare:
 
     def __call__(self, engine: EngineConfig, count: int, watch: _Watch) -> Iterator[Handle]:
         with make_executor(engine, watch) as executor:
-            executor.load(ModelConfig(model="null", device="cpu")).result()
+            executor.load(ModelConfig(model="null", device="cpu")).loaded.result()
             yield from drive(executor, _planned(count), WINDOW)
 
 

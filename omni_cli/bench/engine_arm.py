@@ -27,6 +27,9 @@ class EngineSession(AbstractContextManager["EngineSession"], Protocol):
     def load(self) -> Loaded:
         """The loaded model's facts; waits for it."""
 
+    def ready(self) -> Loaded:
+        """The same, once the worker is ready for its first forward."""
+
     def planner(self) -> Planner:
         """A fresh planner for the loaded model."""
 
@@ -76,7 +79,7 @@ class EngineArm:
 
     def load(self) -> Ready:
         """Start the worker and wait for the model."""
-        loaded = self._session.load()
+        loaded = self._session.ready()
         seconds = max(event.seconds for event in self._events if isinstance(event, ModelReady))
         return Ready(seconds, loaded.info.pipeline, loaded.device, loaded.info.dtype)
 

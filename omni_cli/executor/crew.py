@@ -114,9 +114,12 @@ class Crew:
             if self._leaving:
                 return False
             self._leaving = True
-            if timeout > 0:
-                for link in self.links:
+            for link in self.links:
+                # A worker that is still loading holds no request: nothing is worth waiting for.
+                if timeout > 0 and link.ready:
                     send(link.process.channel, m.Shutdown())
+                else:
+                    link.process.kill()
         deadline = time.monotonic() + timeout
         for link in self.links:
             link.process.end(max(0.0, deadline - time.monotonic()))

@@ -25,7 +25,7 @@ from omni_cli.events import (
     Observer,
     OutputReady,
 )
-from omni_cli.executor.protocol import Handle, Output, RpcMethod
+from omni_cli.executor.protocol import Handle, Loading, Output, RpcMethod
 from omni_cli.media import Media
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded
@@ -46,8 +46,12 @@ class InlineExecutor:
         self._calls = 0
         self._closed = False
 
-    def load(self, model: ModelConfig) -> Future[Loaded]:
+    def load(self, model: ModelConfig) -> Loading:
         """Load `model` now."""
+        future = self._load(model)
+        return Loading(identified=future, loaded=future)
+
+    def _load(self, model: ModelConfig) -> Future[Loaded]:
         start = time.monotonic()
         self._platform, device = platforms.resolve(model.device)
         self._platform.activate(device)

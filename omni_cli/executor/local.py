@@ -12,7 +12,6 @@ LocalExecutor   the surface, and what follows from a death: restart, or the end
 import itertools
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +22,7 @@ from omni_cli.executor.calls import Calls
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import load_error, remote_cause
 from omni_cli.executor.link import Link, close_all
-from omni_cli.executor.protocol import Handle, RpcMethod
+from omni_cli.executor.protocol import Handle, Loading, RpcMethod
 from omni_cli.executor.settle import refuse, resolve
 from omni_cli.log import logger
 from omni_cli.request import PlannedRequest
@@ -40,7 +39,7 @@ class LocalExecutor:
         """Start the processes; they import torch while the caller goes on. `command` replaces the worker's program."""
         self._engine = engine
         self._observe = observer
-        self._loading: Future[m.Loaded] = Future()
+        self._loading = Loading()
         self._deaths = 0  # since the last output
         ids = itertools.count(1)  # next() on it is atomic
         self._crew = Crew(engine, self, ids.__next__, command)
@@ -49,8 +48,8 @@ class LocalExecutor:
 
     # ── what callers use ──
 
-    def load(self, model: ModelConfig) -> Future[m.Loaded]:
-        """Load `model` on every worker; resolves when all have it, or with the first error."""
+    def load(self, model: ModelConfig) -> Loading:
+        """Load `model` on every worker; `loaded` resolves when all have it, or with the first error."""
         self._crew.load(model)
         return self._loading
 
@@ -118,6 +117,9 @@ class LocalExecutor:
                 pass
             case m.Loading(what=what):
                 self._observe(ModelLoading(at=time.monotonic(), worker=link.index, what=what))
+            case m.Identified(loaded=facts):
+                if message.rpc_id == link.load_rpc:
+                    resolve(self._loading.identified, facts)
             case m.Started():
                 self._calls.on_started(link, message)
             case m.Step():
@@ -135,7 +137,7 @@ class LocalExecutor:
             return
         ending, tail = obituary
         self._deaths += 1
-        if not self._loading.done() or self._deaths > self._engine.max_restarts:
+        if not self._loading.loaded.done() or self._deaths > self._engine.max_restarts:
             self._break(WorkerDied(f"{ending}; its log ends with:\n{tail}" if tail else f"{ending}; its log is empty"))
             return
         logger.warning("%s; starting it again; its log ends with:\n%s", ending, tail)
@@ -183,15 +185,22 @@ class LocalExecutor:
                 seconds=now - link.started_at,
             )
         )
+        resolve(self._loading.identified, loaded)
+        if self._loading.identified.result() != loaded:
+            self._break(
+                EngineError(f"{link.name} has loaded another model than it said it would: was it being changed?")
+            )
+            return
         if all_ready:
-            resolve(self._loading, loaded)
+            resolve(self._loading.loaded, loaded)
         self._calls.dispatch()
 
     def _break(self, reason: OmniGenError) -> None:
         """The executor has ended: everything that waits is told why."""
         self._calls.end(reason)
         self._crew.lost(reason)
-        refuse(self._loading, reason)
+        refuse(self._loading.identified, reason)
+        refuse(self._loading.loaded, reason)
 
     def _end(self, timeout: float) -> None:
         if self._crew.end(timeout):

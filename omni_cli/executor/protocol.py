@@ -46,11 +46,23 @@ class Handle:
     output_ready: Future[Output] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A model on its way. Both futures give the same facts, or the error that loading ended with.
+
+    `identified` resolves as soon as the facts are known, which may be before the weights are read; `loaded` when every worker
+    is ready.
+    """
+
+    identified: Future[Loaded] = field(default_factory=Future)
+    loaded: Future[Loaded] = field(default_factory=Future)
+
+
 class Executor(Protocol):
     """Runs pipeline calls on one or more workers."""
 
-    def load(self, model: ModelConfig) -> Future[Loaded]:
-        """Load `model` on every worker; resolves when all have it, or with ModelLoadError."""
+    def load(self, model: ModelConfig) -> Loading:
+        """Load `model` on every worker. Requests may be submitted at once; they wait for it."""
 
     def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
         """Queue one pipeline call for `requests`, which share a batch key. Returns at once."""

@@ -1,7 +1,7 @@
 """The messages between the parent and a worker: one frozen struct per arrow, two closed unions, MessagePack on the wire.
 
     parent ── LoadModel · ExecuteModel · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
-    parent <── Hello · Loading · Started · Step · ComputeDone · OutputReady · RpcResult ── worker
+    parent <── Hello · Loading · Identified · Started · Step · ComputeDone · OutputReady · RpcResult ── worker
 
 No pickle: a message that is not one of these cannot be decoded, and says so. msgspec checks every field's type.
 """
@@ -94,6 +94,13 @@ class Loading(Message, frozen=True, kw_only=True):
     what: str
 
 
+class Identified(Message, frozen=True, kw_only=True):
+    """What RpcResult will say of the model when it is loaded, told before its weights are."""
+
+    rpc_id: int
+    loaded: "Loaded"
+
+
 class Started(Message, frozen=True, kw_only=True):
     """The forward of these requests begins: if the worker dies now, these were running."""
 
@@ -180,7 +187,7 @@ class RpcResult(Message, frozen=True, kw_only=True):
     error: RemoteError | None = None
 
 
-FromWorker = Hello | Loading | Started | Step | ComputeDone | OutputReady | RpcResult
+FromWorker = Hello | Loading | Identified | Started | Step | ComputeDone | OutputReady | RpcResult
 
 _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)

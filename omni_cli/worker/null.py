@@ -24,7 +24,13 @@ class NullRunner:
     def __init__(self) -> None:
         self._device = torch.device("cpu")
 
-    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
         """Take the device's name; nothing else to load."""
         report("nothing")
         self._device = torch.device("cpu" if model.device == "auto" else model.device)

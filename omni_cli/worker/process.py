@@ -26,6 +26,7 @@ from omni_cli.transport.messages import (
     ExecuteModel,
     FromWorker,
     Health,
+    Identified,
     Loading,
     LoadModel,
     Rpc,
@@ -110,7 +111,12 @@ class Worker:
             model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))
         try:
             self._outbox.drain(DRAIN_TIMEOUT_S)
-            loaded = self._runner.load(model, message.engine, lambda what: self._send(Loading(what=what)))
+            loaded = self._runner.load(
+                model,
+                message.engine,
+                lambda what: self._send(Loading(what=what)),
+                lambda facts: self._send(Identified(rpc_id=message.rpc_id, loaded=facts)),
+            )
         except Exception as error:  # boundary: whatever a loader raises is told to the parent, which ends the run
             self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
         else:

@@ -11,6 +11,9 @@ from omni_cli.transport.messages import Loaded
 Report = Callable[[str], None]
 """Takes a step of loading, for people."""
 
+Identified = Callable[[Loaded], None]
+"""Takes what loading will give, before it is done."""
+
 OnStep = Callable[[int, int], None]
 """Takes (step, total), counted from 1."""
 
@@ -21,8 +24,13 @@ Stop = Callable[[], bool]
 class Runner(Protocol):
     """A model in memory. `load` comes first; `execute_model` any number of times; `close` last."""
 
-    def load(self, model: ModelConfig, engine: EngineConfig, report: Report) -> Loaded:
-        """Load `model`; ModelLoadError says what to do when that fails."""
+    def load(
+        self, model: ModelConfig, engine: EngineConfig, report: Report, identified: Identified | None = None
+    ) -> Loaded:
+        """Load `model`; ModelLoadError says what to do when that fails.
+
+        `identified` is told what this will return as soon as that is known, if it is known before the weights are loaded.
+        """
 
     def execute_model(self, requests: Sequence[PlannedRequest], on_step: OnStep, stop: Stop) -> list[Media]:
         """One checked Media per request, in order; its batch axis is the request's outputs. May still be computing on the device.

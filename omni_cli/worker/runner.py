@@ -35,12 +35,18 @@ class DiffusersRunner:
             raise EngineError("no model is loaded")
         return self._loaded
 
-    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
         """Load `model`, in place of the one before."""
         self.close()
-        loaded = load(model, report)
+        loaded = load(model, report, identified)
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline)
-        return Loaded(info=loaded.info, card=loaded.card, device=str(loaded.device), versions=loaded.versions)
+        return loaded.facts
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]

@@ -147,6 +147,14 @@ def test_the_second_run_renders_nothing_and_a_deleted_file_is_rendered_alone(pro
     assert len(over.stdout.split()) == 4
 
 
+def test_a_run_with_nothing_to_do_does_not_wait_for_the_weights(prompts: Path, tmp_path: Path) -> None:
+    args = ["run", prompts, "-o", tmp_path / "out", "--runner", "tests.runners:Forthcoming", "--progress", "plain"]
+    assert omni_gen(*args).returncode == 0
+    again = omni_gen(*args, env={**os.environ, "HANG": "1"})
+    assert again.returncode == 0
+    assert "4 already done" in again.stderr
+
+
 def test_killed_halfway_and_run_again_every_request_has_one_row_and_one_good_file(start: Start, tmp_path: Path) -> None:
     prompts, out = slow_prompts(tmp_path / "p.jsonl", 12, 0.1), tmp_path / "out"
     run = start("run", prompts, "-o", out, *NULL, "--print", "paths")

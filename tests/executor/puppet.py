@@ -223,7 +223,7 @@ class Stage:
         executor = LocalExecutor(EngineConfig(**engine), observer or self.observe, command=self.command)
         try:
             puppet = self.next()
-            future = executor.load(ModelConfig())
+            future = executor.load(ModelConfig()).loaded
             puppet.load()
             assert future.result(PATIENCE_S) == LOADED
             yield executor, puppet

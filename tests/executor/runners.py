@@ -15,7 +15,13 @@ from omni_cli.worker.null import NullRunner
 class Broken(NullRunner):
     """`raise`, `hang`, `kill` and `nan` in the first prompt of a call do what they say."""
 
-    def load(self, model: ModelConfig, engine: EngineConfig, report: Callable[[str], None]) -> Loaded:
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
         """A model named "nowhere" is not there."""
         if model.model == "nowhere":
             raise OSError("nowhere is not there")

@@ -16,7 +16,7 @@ SIZE = {"height": 4, "width": 6, "num_inference_steps": 2}
 
 def test_the_futures_are_settled_when_submit_returns_and_every_stage_is_told(stage: Stage) -> None:
     with make_executor(NULL, stage.observe) as executor:
-        assert executor.load(ModelConfig(device="cpu")).result(0).info.pipeline == "Null"
+        assert executor.load(ModelConfig(device="cpu")).loaded.result(0).info.pipeline == "Null"
         first, second = executor.submit(planned("a", "b", **SIZE))
         output = first.output_ready.result(0)
         assert output.header.shape == (1, 1, 4, 6, 3)
@@ -51,7 +51,7 @@ def test_what_a_pipeline_raises_fails_its_requests_with_its_cause_and_the_next_g
 
 def test_a_model_that_cannot_be_loaded_says_why() -> None:
     with InlineExecutor(BROKEN, lambda event: None) as executor:
-        raised = executor.load(ModelConfig(device="cpu", model="nowhere")).exception(0)
+        raised = executor.load(ModelConfig(device="cpu", model="nowhere")).loaded.exception(0)
         assert isinstance(raised, ModelLoadError)
         assert str(raised) == "OSError: nowhere is not there"
 

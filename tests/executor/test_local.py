@@ -153,7 +153,7 @@ def test_an_output_in_between_forgives_earlier_deaths(stage: Stage) -> None:
 def test_what_the_dead_held_goes_to_the_worker_that_is_there(stage: Stage) -> None:
     executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
     workers = [stage.next(), stage.next()]
-    future = executor.load(ModelConfig())
+    future = executor.load(ModelConfig()).loaded
     for worker in workers:
         worker.load()
     future.result(PATIENCE_S)
@@ -196,7 +196,7 @@ def test_a_worker_that_sends_garbage_is_killed_and_replaced(stage: Stage, garbag
 def test_half_a_message_from_one_worker_does_not_hold_up_the_other(stage: Stage) -> None:
     executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
     stuck, worker = stage.next(), stage.next()
-    future = executor.load(ModelConfig())
+    future = executor.load(ModelConfig()).loaded
     stuck.load()
     stuck.write(frame(b"x" * 100)[:50])
     worker.load()
@@ -211,7 +211,7 @@ def test_half_a_message_from_one_worker_does_not_hold_up_the_other(stage: Stage)
 
 def test_a_worker_that_cannot_start_gives_its_own_words(stage: Stage) -> None:
     executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
-    future = executor.load(ModelConfig())
+    future = executor.load(ModelConfig()).loaded
     worker = stage.next()
     worker.do("sys.stderr.write('ImportError: libcudart.so.12'); sys.stderr.flush()")
     worker.die("os._exit(1)")
@@ -224,7 +224,7 @@ def test_a_death_before_load_is_asked_for_is_told_by_load(stage: Stage) -> None:
     executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
     stage.next().die("os._exit(1)")
     with pytest.raises(WorkerDied, match="exited with code 1; its log is empty"):
-        executor.load(ModelConfig()).result(PATIENCE_S)
+        executor.load(ModelConfig()).loaded.result(PATIENCE_S)
     executor.kill()
 
 
@@ -233,7 +233,7 @@ def test_a_model_that_cannot_be_loaded_is_told_with_the_remote_traceback(
     stage: Stage, kind: str, raised: type[Exception]
 ) -> None:
     executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
-    future = executor.load(ModelConfig())
+    future = executor.load(ModelConfig()).loaded
     worker = stage.next()
     worker.send(m.RpcResult(rpc_id=worker.expect(m.LoadModel).rpc_id, error=error(kind, "no such model")))
     with pytest.raises(raised, match="no such model") as caught:
@@ -313,7 +313,7 @@ def test_a_fault_while_an_output_is_delivered_does_not_lose_it(stage: Stage) -> 
 def test_answers_to_an_rpc_come_in_worker_order(stage: Stage) -> None:
     executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
     workers = [stage.next(), stage.next()]
-    executor.load(ModelConfig())
+    executor.load(ModelConfig()).loaded
     for worker in workers:
         worker.load()
     with ThreadPoolExecutor() as threads:

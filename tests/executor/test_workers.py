@@ -45,7 +45,7 @@ def outputs(handles: Sequence[Handle]) -> list[tuple[tuple[int, ...], bytes]]:
 def executor() -> Iterator[LocalExecutor]:
     """One worker for the tests that do it no harm."""
     with LocalExecutor(EngineConfig(runner=RUNNER), lambda event: None) as executor:
-        executor.load(MODEL).result(PATIENCE_S)
+        executor.load(MODEL).loaded.result(PATIENCE_S)
         yield executor
 
 
@@ -125,7 +125,7 @@ def test_a_worker_that_cannot_begin_says_why(
 ) -> None:
     executor: Executor = LocalExecutor(EngineConfig(runner=runner), lambda event: None)
     with executor, pytest.raises(error, match="(?s)" + text):
-        executor.load(model).result(PATIENCE_S)
+        executor.load(model).loaded.result(PATIENCE_S)
 
 
 def test_a_worker_whose_parent_is_shot_leaves_in_the_middle_of_a_forward() -> None:
@@ -141,7 +141,7 @@ def test_a_worker_whose_parent_is_shot_leaves_in_the_middle_of_a_forward() -> No
                 print(executor._crew.links[0].process.pid, flush=True)
 
         executor = LocalExecutor(EngineConfig(runner={RUNNER!r}), observe)
-        executor.load(ModelConfig(device="cpu")).result()
+        executor.load(ModelConfig(device="cpu")).loaded.result()
         executor.submit([planned("a", prompt="hang")])[0].output_ready.result()
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -24,10 +24,10 @@ _NUMBERS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "strength
 
 def card_of(pipeline: Any, model: ModelConfig, has_seam: bool) -> Card:
     """The card of `pipeline`; `has_seam` says that its output goes through a processor of ours."""
-    parameters = tuple(parameters_of(pipeline))
-    known = card_for(type(pipeline).__name__, model)
+    known = known_card(type(pipeline), model)
     if known is not None:
-        return replace(known, parameters=parameters)
+        return known
+    parameters = tuple(parameters_of(type(pipeline)))
     kind = _kind(pipeline, parameters)
     return Card(
         pipeline=type(pipeline).__name__,
@@ -39,9 +39,15 @@ def card_of(pipeline: Any, model: ModelConfig, has_seam: bool) -> Card:
     )
 
 
-def parameters_of(pipeline: Any) -> dict[str, inspect.Parameter]:
+def known_card(pipeline: type, model: ModelConfig) -> Card | None:
+    """The card of the pipeline class if it has one, with what its `__call__` takes; needs no weights."""
+    known = card_for(pipeline.__name__, model)
+    return None if known is None else replace(known, parameters=tuple(parameters_of(pipeline)))
+
+
+def parameters_of(pipeline: type) -> dict[str, inspect.Parameter]:
     """Keywords of the pipeline's `__call__`, by name."""
-    found = inspect.signature(type(pipeline).__call__).parameters
+    found = inspect.signature(pipeline.__call__).parameters
     return {name: p for name, p in found.items() if name != "self" and p.kind is not p.VAR_KEYWORD}
 
 
@@ -75,12 +81,14 @@ def _sizes(pipeline: Any, kind: Kind) -> SizeRule:
 
 def _defaults(pipeline: Any, kind: Kind) -> GenerationRequest:
     """Defaults of the signature; a size that it leaves open is the one that the model was made for."""
-    defaults = {name: p.default for name, p in parameters_of(pipeline).items() if isinstance(p.default, int | float)}
+    defaults = {
+        name: p.default for name, p in parameters_of(type(pipeline)).items() if isinstance(p.default, int | float)
+    }
     own: dict[str, Any] = {name: defaults[name] for name in _NUMBERS if name in defaults}
     if kind is Kind.AUDIO:
         return GenerationRequest(**own)
     side = _side(pipeline)
-    for name in {"height", "width"} & parameters_of(pipeline).keys():
+    for name in {"height", "width"} & parameters_of(type(pipeline)).keys():
         own[name] = defaults.get(name) or getattr(pipeline, f"default_{name}", None) or side
     if kind is Kind.VIDEO:
         own["num_frames"] = defaults.get("num_frames") or getattr(pipeline, "default_frames", None)

@@ -14,7 +14,8 @@ from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError, OmniGenError
 from omni_cli.models.cards import Card
 from omni_cli.request import ModelInfo
-from omni_cli.worker.loader.derive import card_of
+from omni_cli.transport.messages import Loaded
+from omni_cli.worker.loader.derive import card_of, known_card
 from omni_cli.worker.loader.fingerprint import revision_of
 from omni_cli.worker.loader.hub import download
 from omni_cli.worker.loader.place import place
@@ -38,37 +39,72 @@ class LoadedPipeline:
     device: torch.device
     versions: dict[str, str]
 
+    @property
+    def facts(self) -> Loaded:
+        """What the parent is told."""
+        return Loaded(info=self.info, card=self.card, device=str(self.device), versions=self.versions)
 
-def load(model: ModelConfig, report: Callable[[str], None]) -> LoadedPipeline:
-    """Load `model`; `report` hears each step. Raises ModelLoadError, which says what to do."""
+
+def load(
+    model: ModelConfig, report: Callable[[str], None], identified: Callable[[Loaded], None] | None = None
+) -> LoadedPipeline:
+    """Load `model`; `report` hears each step. Raises ModelLoadError, which says what to do.
+
+    `identified` hears the facts of a model in a folder whose class has a card, before its weights are read: enough to plan
+    with, and to find that nothing is left to do.
+    """
     source = locate(model)
     device, dtype = place(model)
+    versions = {name: version(name) for name in PACKAGES}
     with quiet():
-        if source.form is Form.FILE and source.path is not None:
-            path = source.path
+        path = source.path or download(model, report)
+        report("revision")
+        revision = _revision(path, source.form, model)
+        if source.form is Form.FILE:
             report(path.name)
             pipeline = _explained(model, lambda: load_file(path, model, dtype))
         else:
-            path = source.path or download(model, report)
-            pipeline = _load_folder(path, model, dtype, report)
-        report(f"to {device}")
+            index = read_index(path, model.model)
+            chosen = _class_of(index, model)
+            if identified is not None and chosen is not None and (card := known_card(chosen, model)) is not None:
+                info = _info(model, revision, chosen, dtype)
+                identified(Loaded(info=info, card=card, device=str(device), versions=versions))
+            pipeline = _load_folder(path, index, model, dtype, report)
+        report(f"onto {device}")
         pipeline.to(device)
     pipeline.set_progress_bar_config(disable=True)
-    report("revision")
-    revision = revision_of(path)
-    if source.form is Form.FILE and model.config and Path(model.config).is_dir():
-        revision = f"{revision}+{revision_of(Path(model.config))}"
     seams = tuple(install(pipeline, VaeImageProcessor))
-    info = ModelInfo(
-        id=model.model, revision=revision, pipeline=type(pipeline).__name__, dtype=str(dtype).removeprefix("torch.")
-    )
-    versions = {name: version(name) for name in PACKAGES}
-    return LoadedPipeline(pipeline, seams, info, card_of(pipeline, model, bool(seams)), device, versions)
+    card = card_of(pipeline, model, bool(seams))
+    return LoadedPipeline(pipeline, seams, _info(model, revision, type(pipeline), dtype), card, device, versions)
 
 
-def _load_folder(folder: Path, model: ModelConfig, dtype: torch.dtype, report: Callable[[str], None]) -> Any:
+def _revision(path: Path, form: Form, model: ModelConfig) -> str:
+    """Of the folder or file; of a single file and the configuration it is read with."""
+    revision = revision_of(path)
+    if form is Form.FILE and model.config and Path(model.config).is_dir():
+        return f"{revision}+{revision_of(Path(model.config))}"
+    return revision
+
+
+def _info(model: ModelConfig, revision: str, pipeline: type, dtype: torch.dtype) -> ModelInfo:
+    name = str(dtype).removeprefix("torch.")
+    return ModelInfo(id=model.model, revision=revision, pipeline=pipeline.__name__, dtype=name)
+
+
+def _class_of(index: dict[str, Any], model: ModelConfig) -> type | None:
+    """The diffusers class that a folder will be loaded as; None if that takes code from elsewhere to tell."""
+    name = index["_class_name"]
+    if model.pipeline:
+        found = pipeline_named(model.pipeline)
+    else:
+        found = getattr(diffusers, name, None) if isinstance(name, str) else None
+    return found if isinstance(found, type) else None
+
+
+def _load_folder(
+    folder: Path, index: dict[str, Any], model: ModelConfig, dtype: torch.dtype, report: Callable[[str], None]
+) -> Any:
     """The pipeline in a diffusers folder, after the checks."""
-    index = read_index(folder, model.model)
     check_code(folder, index, model, lambda library: hasattr(diffusers.pipelines, library))
     check_weights(folder, index, model.model)
     chosen = pipeline_named(model.pipeline) if model.pipeline else diffusers.DiffusionPipeline
