@@ -12,15 +12,10 @@ import sys
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import Hello, Loading, encode
 
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread of this process may hold the interpreter while another waits for it. Python's own 5 ms would be added to
-every hand-over between the forward and the output thread."""
-
 
 def main(fd: int) -> None:
     """Serve the channel until it says Shutdown or closes."""
     faulthandler.enable()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     os.set_inheritable(fd, False)
     channel = Channel(socket.socket(fileno=fd))
     channel.send(encode(Hello(pid=os.getpid())))
