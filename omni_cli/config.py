@@ -25,6 +25,9 @@ OUTPUT_TIMEOUT_VARIABLE = "VLLM_OMNI_ASYNC_OUTPUT_TIMEOUT"
 INLINE_BYTES = 1024 * 1024
 """Payloads up to 1 MB travel inside the message (fixed by the async output design)."""
 
+AUTO_BATCH_SIZE = 0
+"""The batch size is found by measuring."""
+
 ExecutorName = Literal["local", "inline"]
 EncoderName = Literal["auto", "pyav", "ffmpeg"]
 ProgressMode = Literal["auto", "rich", "plain", "json", "none"]
@@ -52,8 +55,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are executed.
 
-    `max_inflight_bytes` bounds the finished outputs that are not on disk yet, over device, ring and encoders.
-    `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between end the run. `runner` is the import path of the runner class that the worker builds.
+    `batch_size` is outputs per call, or AUTO_BATCH_SIZE. `max_inflight_bytes` bounds the finished outputs that are not on disk
+    yet, over device, ring and encoders. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
+    (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
+    end the run. `runner` is the import path of the runner class that the worker builds.
     """
 
     executor: ExecutorName = "local"

@@ -7,13 +7,13 @@ with OmniGen(model="demo", output_dir="outputs") as gen:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from omni_cli.api.session import Session
 from omni_cli.api.source import given_row
-from omni_cli.config import RunConfig, VideoOutputTransport
+from omni_cli.config import AUTO_BATCH_SIZE, RunConfig, VideoOutputTransport
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.events import AnyEvent, Observer
 from omni_cli.planner import Planner
@@ -35,7 +35,7 @@ class OmniGen:
         output_dir: str = "outputs",
         device: str = "auto",
         dtype: str = "auto",
-        batch_size: int = 1,
+        batch_size: int | Literal["auto"] = 1,
         async_output: bool = True,
         video_output_transport: VideoOutputTransport | Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -48,8 +48,11 @@ class OmniGen:
         `video_output_transport` is `{"enable_device_postprocess": bool}`. `observer` sees every event of the run, from any
         thread. Raises UsageError for a setting that cannot be used.
         """
+        size = AUTO_BATCH_SIZE if batch_size == "auto" else batch_size
+        if size < 1 and batch_size != "auto":
+            raise UsageError(f"batch_size={batch_size}: must be 1 or more, or 'auto'")
         given = {"model": model, "device": device, "dtype": dtype}
-        self.config = _laid_over(config or RunConfig(), given, output_dir, batch_size, async_output, seed)
+        self.config = _laid_over(config or RunConfig(), given, output_dir, size, async_output, seed)
         if video_output_transport is not None:
             transport = _transport(video_output_transport)
             engine = msgspec.structs.replace(self.config.engine, transport=transport)
@@ -131,8 +134,6 @@ def _laid_over(
     engine: dict[str, Any] = {} if batch_size == plain.engine.batch_size else {"batch_size": batch_size}
     if not async_output:
         engine["async_output"] = False
-    if batch_size < 1:
-        raise UsageError(f"batch_size={batch_size}: must be 1 or more")
     output = config.output if output_dir == plain.output.output_dir else replace(config.output, output_dir=output_dir)
     return replace(
         config,

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from omni_cli.batch import Desk, Stop, render
+from omni_cli.batch import Desk, Sizes, Stop, render
 from omni_cli.config import RunConfig
 from omni_cli.errors import Interrupted
 from omni_cli.events import AnyEvent, Observer
@@ -111,16 +111,15 @@ class Session(AbstractContextManager["Session"]):
     def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
         """Render what is missing and yield rows in completion order."""
         loaded = self.load()
-        size = self.config.engine.batch_size
         on_cpu = loaded.device == "cpu"
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
-        window = 4 * size * self.config.engine.workers + 2 * writers
+        sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
         desk = Desk(
             self.config.output, loaded.info, self.journal.append, self.observe, writers=writers, background=on_cpu
         )
         with desk:
-            calls = batches(self.missing(planned), size, look_ahead=window if size > 1 else 1)
-            yield from render(calls, self.executor, desk, self.stop, window)
+            calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
+            yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)
 
     def planner(self, base: Path = Path()) -> Planner:
         """A fresh planner for the loaded model; relative input paths start at `base`."""

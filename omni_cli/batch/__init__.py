@@ -2,6 +2,7 @@
 
 from omni_cli.batch.desk import Desk
 from omni_cli.batch.render import render
+from omni_cli.batch.sizes import Sizes
 from omni_cli.batch.stop import Stop
 
-__all__ = ["Desk", "Stop", "render"]
+__all__ = ["Desk", "Sizes", "Stop", "render"]

@@ -1,34 +1,42 @@
 """The main loop of a run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from omni_cli.batch.desk import Desk
 from omni_cli.batch.stop import Stop
 from omni_cli.errors import EngineError, OmniGenError
-from omni_cli.executor.protocol import Executor
+from omni_cli.executor.protocol import Executor, Handle
 from omni_cli.request import PlannedRequest, Result
 
 STOPPING = "stopping: no new forwards, finishing what is computed; Ctrl-C again stops at once"
 
 
 def render(
-    calls: Iterable[Sequence[PlannedRequest]], executor: Executor, desk: Desk, stop: Stop, window: int
+    calls: Iterable[Sequence[PlannedRequest]],
+    executor: Executor,
+    desk: Desk,
+    stop: Stop,
+    window: int | Callable[[], int],
+    watch: Callable[[Sequence[PlannedRequest], Sequence[Handle]], None] | None = None,
 ) -> Iterator[Result]:
     """Render `calls`, each one pipeline call, and yield every request's row as it ends, in completion order.
 
-    At most `window` requests are open at a time (one call may always be), so memory does not grow with their number. After
+    At most `window` requests are open at a time (one call may always be), so memory does not grow with their number; the number
+    may change while it goes on. `watch` sees every call as it is submitted. After
     `stop`, nothing new is submitted and what has not begun is dropped; the running forward and all finished outputs are
     completed. If the engine dies, what can still be finished is, and then its error is raised. If the caller leaves the loop, or
     `calls` raises, it ends as after a stop, without the rows being seen.
     """
-    walk = _Walk(executor, desk, stop, window)
+    walk = _Walk(executor, desk, stop, window if callable(window) else lambda: window)
     try:
         for call in calls:
             yield from walk.make_room(len(call))
             if walk.stopped:
                 break
-            walk.submit(call)
-        yield from walk.make_room(window)
+            handles = walk.submit(call)
+            if watch is not None:
+                watch(call, handles)
+        yield from walk.finish()
     except (GeneratorExit, Exception):
         walk.leave()
         raise
@@ -39,7 +47,7 @@ def render(
 class _Walk:
     """The open requests of one run."""
 
-    def __init__(self, executor: Executor, desk: Desk, stop: Stop, window: int) -> None:
+    def __init__(self, executor: Executor, desk: Desk, stop: Stop, window: Callable[[], int]) -> None:
         self._executor = executor
         self._desk = desk
         self._stop = stop
@@ -54,34 +62,44 @@ class _Walk:
         """True when nothing more is to be submitted."""
         return self._stop.requested or self.fatal is not None
 
-    def submit(self, call: Sequence[PlannedRequest]) -> None:
+    def submit(self, call: Sequence[PlannedRequest]) -> Sequence[Handle]:
         """Hand a call to the executor and its requests to the desk."""
         try:
             handles = self._executor.submit(call)
         except EngineError as error:
             self.fatal = error
-            return
+            return ()
         for handle in handles:
             self._open += 1
             self._desk.expect(handle)
+        return handles
 
     def leave(self) -> None:
         """Finish what has begun: an output that nobody takes would keep its slot for good."""
         self._executor.cancel_waiting()
-        for _ in self.make_room(self._window):
+        for _ in self.finish():
             pass
 
+    def finish(self) -> Iterator[Result]:
+        """Yield rows until nothing is open."""
+        while self._open:
+            yield from self._take()
+
     def make_room(self, wanted: int) -> Iterator[Result]:
-        """Yield rows until `wanted` more requests may be open; `wanted` = window waits for all of them."""
-        while self._open and (self._open + wanted > self._window or not self._desk.ended.empty()):
-            ended = self._desk.ended.get()
-            if ended is None:
-                self._desk.note(STOPPING)
-                self._executor.cancel_waiting()
-                continue
-            self._open -= 1
-            if isinstance(ended, Result):
-                yield ended
-            else:
-                self.fatal = self.fatal or ended
-                self._executor.cancel_waiting()
+        """Yield rows until `wanted` more requests may be open."""
+        while self._open and (self._open + wanted > self._window() or not self._desk.ended.empty()):
+            yield from self._take()
+
+    def _take(self) -> Iterator[Result]:
+        """The row of the next request that ends."""
+        ended = self._desk.ended.get()
+        if ended is None:
+            self._desk.note(STOPPING)
+            self._executor.cancel_waiting()
+            return
+        self._open -= 1
+        if isinstance(ended, Result):
+            yield ended
+        else:
+            self.fatal = self.fatal or ended
+            self._executor.cancel_waiting()

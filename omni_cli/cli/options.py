@@ -95,7 +95,8 @@ AsyncOutput = Annotated[
     typer.Option("--async/--no-async", help="Overlap D2H and packing with the next forward.", rich_help_panel=_ENGINE),
 ]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Outputs per pipeline call, where the pipeline can.", rich_help_panel=_ENGINE)
+    str,
+    typer.Option(metavar="N|auto", help="Outputs per pipeline call, where the pipeline can.", rich_help_panel=_ENGINE),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Worker processes, a model each.", rich_help_panel=_ENGINE)]
 ExecutorOption = Annotated[
@@ -132,6 +133,10 @@ Config = Annotated[
 ]
 MaxRestarts = Annotated[
     int, typer.Option(min=0, help="Worker deaths in a row before the run ends.", rich_help_panel=_ENGINE)
+]
+ForwardTimeout = Annotated[
+    float | None,
+    typer.Option(min=0.001, help="Seconds a forward may take before its worker is replaced.", rich_help_panel=_ENGINE),
 ]
 MaxInflightBytes = Annotated[
     str, typer.Option(metavar="BYTES", help="Finished output not yet on disk: 1G, 512M.", rich_help_panel=_ENGINE)

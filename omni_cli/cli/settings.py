@@ -10,11 +10,20 @@ import msgspec
 import yaml
 
 from omni_cli.cli.defaults import checked_defaults
-from omni_cli.config import EngineConfig, ModelConfig, OutputConfig, RunConfig, VideoOutputTransport, output_timeout
+from omni_cli.config import (
+    AUTO_BATCH_SIZE,
+    EngineConfig,
+    ModelConfig,
+    OutputConfig,
+    RunConfig,
+    VideoOutputTransport,
+    output_timeout,
+)
 from omni_cli.errors import UsageError
 from omni_cli.request import GenerationRequest
 
 _TRANSPORT = "video_output_transport"
+_MAX_BATCH = 1024
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -23,6 +32,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
     model = {**_picked(given, ModelConfig), "config": given["model_config"]}
     engine = {
         **_picked(given, EngineConfig),
+        "batch_size": batch_size(given["batch_size"]),
         "max_inflight_bytes": byte_count(given["max_inflight_bytes"], "--max-inflight-bytes"),
         "output_timeout": output_timeout(),
         "transport": transport(given["device_postprocess"], given["video_output_transport"], given["deploy_config"]),
@@ -118,6 +128,15 @@ def byte_count(text: str, flag: str) -> int:
     if size <= 0:
         raise UsageError(f"{flag} {text}: must be a positive number of bytes, such as 512M or 1G")
     return size
+
+
+def batch_size(text: str) -> int:
+    """`8` as 8, `auto` as 0."""
+    if text == "auto":
+        return AUTO_BATCH_SIZE
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _MAX_BATCH:
+        raise UsageError(f"--batch-size {text}: must be a number from 1 to {_MAX_BATCH}, or auto")
+    return int(text)
 
 
 def shard(text: str | None) -> tuple[int, int] | None:

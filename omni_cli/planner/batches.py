@@ -1,7 +1,7 @@
 """Which requests may share a pipeline call, and how a stream of them falls into calls."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 
@@ -40,8 +40,10 @@ def batch_key(request: GenerationRequest, card: Card) -> str:
     return blake2b(msgspec.json.encode(shared, order="deterministic"), digest_size=16).hexdigest()
 
 
-def batches(planned: Iterable[PlannedRequest], size: int, look_ahead: int) -> Iterator[tuple[PlannedRequest, ...]]:
-    """Group `planned` into calls of at most `size` outputs, each of one batch key.
+def batches(
+    planned: Iterable[PlannedRequest], size: int | Callable[[str], int], look_ahead: int
+) -> Iterator[tuple[PlannedRequest, ...]]:
+    """Group `planned` into calls of at most `size` outputs, each of one batch key; `size` may depend on the key, and change.
 
     The first request that waits always goes next, with those of its key among the `look_ahead` behind it, in their order:
     so nothing starves, and no more than `look_ahead` + 1 requests are held. One with more outputs than `size` goes alone.
@@ -52,7 +54,7 @@ def batches(planned: Iterable[PlannedRequest], size: int, look_ahead: int) -> It
         waiting.extend(islice(source, max(0, look_ahead) + 1 - len(waiting)))
         if not waiting:
             return
-        batch = _take(waiting, size)
+        batch = _take(waiting, size if isinstance(size, int) else size(waiting[0].batch_key))
         yield tuple(batch)
 
 
