@@ -230,6 +230,30 @@ class Stage:
         finally:
             executor.kill()
 
+    @contextlib.contextmanager
+    def pair(self) -> Iterator[tuple[LocalExecutor, Puppet, Puppet]]:
+        """A loaded executor over two puppets, worker 0 and worker 1."""
+        executor = LocalExecutor(EngineConfig(workers=2), self.observe, command=self.command)
+        try:
+            workers = [self.next(), self.next()]
+            loading = executor.load(ModelConfig())
+            for worker in workers:
+                worker.load()
+            loading.loaded.result(PATIENCE_S)
+            first, second = sorted(workers, key=lambda worker: worker.index)
+            yield executor, first, second
+        finally:
+            executor.kill()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[tuple[LocalExecutor, Puppet]]:
+        """An executor over one puppet that has not been told to load anything."""
+        executor = LocalExecutor(EngineConfig(), self.observe, command=self.command)
+        try:
+            yield executor, self.next()
+        finally:
+            executor.kill()
+
     def __enter__(self) -> Self:
         return self
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from omni_cli.errors import ForwardError, MediaContractError, RequestCancelled
 from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, Note, OutputReady
@@ -200,3 +201,16 @@ def test_cancel_waiting_leaves_what_runs_and_what_is_computed(stage: Stage) -> N
         assert [pixels(handle) for handle in handles[:2]] == [PIXELS] * 2
         assert isinstance(handles[2].output_ready.exception(PATIENCE_S), RequestCancelled)
         assert handles[3].output_ready.cancelled()
+
+
+def test_requests_from_many_threads_are_each_answered_once(stage: Stage) -> None:
+    with stage.executor() as (executor, worker), ThreadPoolExecutor(4) as threads:
+        submitted = [threads.submit(executor.submit, planned(str(n))) for n in range(40)]
+        order = []
+        for _ in submitted:
+            call = worker.begin()
+            order.append(call.requests[0].id)
+            worker.finish(call)
+        handles = [handle for future in submitted for handle in future.result(PATIENCE_S)]
+        assert [pixels(handle) for handle in handles] == [PIXELS] * 40
+        assert sorted(order, key=int) == [str(n) for n in range(40)]

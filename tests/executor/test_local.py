@@ -4,6 +4,7 @@ import logging
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from omni_cli.config import EngineConfig, ModelConfig
@@ -12,7 +13,7 @@ from omni_cli.events import AnyEvent, ForwardStarted, Note, OutputReady
 from omni_cli.executor.faults import PoisonousRequest
 from omni_cli.executor.local import LocalExecutor
 from omni_cli.transport import messages as m
-from tests.executor.puppet import PATIENCE_S, PIXELS, Stage, error, frame, planned
+from tests.executor.puppet import LOADED, PATIENCE_S, PIXELS, Stage, error, frame, planned
 
 SIGKILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -151,22 +152,16 @@ def test_an_output_in_between_forgives_earlier_deaths(stage: Stage) -> None:
 
 
 def test_what_the_dead_held_goes_to_the_worker_that_is_there(stage: Stage) -> None:
-    executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
-    workers = [stage.next(), stage.next()]
-    future = executor.load(ModelConfig()).loaded
-    for worker in workers:
-        worker.load()
-    future.result(PATIENCE_S)
-    handles = [executor.submit(planned(id_))[0] for id_ in "ab"]
-    calls = [worker.begin() for worker in workers]
-    workers[0].die(SIGKILL)
-    again = workers[1].expect(m.ExecuteModel)
-    assert again.requests == calls[0].requests
-    workers[1].finish(calls[1])
-    workers[1].start(again)
-    workers[1].finish(again)
-    assert len({handle.output_ready.result(PATIENCE_S).worker for handle in handles}) == 1
-    executor.kill()
+    with stage.pair() as (executor, first, second):
+        handles = [executor.submit(planned(id_))[0] for id_ in "ab"]
+        lost, other = first.begin(), second.begin()
+        first.die(SIGKILL)
+        again = second.expect(m.ExecuteModel)
+        assert again.requests == lost.requests
+        second.finish(other)
+        second.start(again)
+        second.finish(again)
+        assert [handle.output_ready.result(PATIENCE_S).worker for handle in handles] == [1, 1]
 
 
 GARBAGE = {
@@ -194,54 +189,81 @@ def test_a_worker_that_sends_garbage_is_killed_and_replaced(stage: Stage, garbag
 
 
 def test_half_a_message_from_one_worker_does_not_hold_up_the_other(stage: Stage) -> None:
-    executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
-    stuck, worker = stage.next(), stage.next()
-    future = executor.load(ModelConfig()).loaded
-    stuck.load()
-    stuck.write(frame(b"x" * 100)[:50])
-    worker.load()
-    future.result(PATIENCE_S)
-    handles = [executor.submit(planned(id_))[0] for id_ in "ab"]
-    stuck.begin()
-    worker.finish(worker.begin())
-    assert handles[1].output_ready.result(PATIENCE_S).worker in (0, 1)
-    executor.kill()
-    assert isinstance(handles[0].output_ready.exception(PATIENCE_S), EngineError)
+    with stage.pair() as (executor, stuck, worker):
+        handles = [executor.submit(planned(id_))[0] for id_ in "ab"]
+        stuck.write(frame(b"x" * 100)[:50])
+        worker.finish(worker.begin())
+        assert handles[1].output_ready.result(PATIENCE_S).worker == 1
+        executor.kill()
+        assert isinstance(handles[0].output_ready.exception(PATIENCE_S), EngineError)
 
 
 def test_a_worker_that_cannot_start_gives_its_own_words(stage: Stage) -> None:
-    executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
-    future = executor.load(ModelConfig()).loaded
-    worker = stage.next()
-    worker.do("sys.stderr.write('ImportError: libcudart.so.12'); sys.stderr.flush()")
-    worker.die("os._exit(1)")
-    with pytest.raises(WorkerDied, match=r"exited with code 1; its log ends with:\nImportError: libcudart"):
-        future.result(PATIENCE_S)
-    executor.kill()
+    with stage.alone() as (executor, worker):
+        loading = executor.load(ModelConfig())
+        worker.do("sys.stderr.write('ImportError: libcudart.so.12'); sys.stderr.flush()")
+        worker.die("os._exit(1)")
+        for future in (loading.identified, loading.loaded):
+            with pytest.raises(WorkerDied, match=r"exited with code 1; its log ends with:\nImportError: libcudart"):
+                future.result(PATIENCE_S)
 
 
 def test_a_death_before_load_is_asked_for_is_told_by_load(stage: Stage) -> None:
-    executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
-    stage.next().die("os._exit(1)")
-    with pytest.raises(WorkerDied, match="exited with code 1; its log is empty"):
-        executor.load(ModelConfig()).loaded.result(PATIENCE_S)
-    executor.kill()
+    with stage.alone() as (executor, worker):
+        worker.die("os._exit(1)")
+        with pytest.raises(WorkerDied, match="exited with code 1; its log is empty"):
+            executor.load(ModelConfig()).loaded.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("kind", "raised"), [("forward_failed", ModelLoadError), ("usage", UsageError)])
 def test_a_model_that_cannot_be_loaded_is_told_with_the_remote_traceback(
     stage: Stage, kind: str, raised: type[Exception]
 ) -> None:
-    executor = LocalExecutor(EngineConfig(), stage.observe, command=stage.command)
-    future = executor.load(ModelConfig()).loaded
-    worker = stage.next()
-    worker.send(m.RpcResult(rpc_id=worker.expect(m.LoadModel).rpc_id, error=error(kind, "no such model")))
-    with pytest.raises(raised, match="no such model") as caught:
-        future.result(PATIENCE_S)
-    assert "Traceback of the worker" in str(caught.value.__cause__)
-    with pytest.raises(raised):
-        executor.submit(planned("a"))
-    executor.kill()
+    with stage.alone() as (executor, worker):
+        loading = executor.load(ModelConfig())
+        worker.send(m.RpcResult(rpc_id=worker.expect(m.LoadModel).rpc_id, error=error(kind, "no such model")))
+        with pytest.raises(raised, match="no such model") as caught:
+            loading.loaded.result(PATIENCE_S)
+        assert "Traceback of the worker" in str(caught.value.__cause__)
+        with pytest.raises(raised):
+            executor.submit(planned("a"))
+
+
+def test_a_model_may_be_known_before_it_is_loaded_and_requests_wait_for_it(stage: Stage) -> None:
+    with stage.alone() as (executor, worker):
+        loading = executor.load(ModelConfig())
+        load = worker.expect(m.LoadModel)
+        worker.send(m.Identified(rpc_id=load.rpc_id, loaded=LOADED))
+        assert loading.identified.result(PATIENCE_S) == LOADED
+        assert not loading.loaded.done()
+        (handle,) = executor.submit(planned("a"))
+        assert worker.hears_nothing()
+        worker.send(m.RpcResult(rpc_id=load.rpc_id, loaded=LOADED))
+        assert loading.loaded.result(PATIENCE_S) == LOADED
+        worker.finish(worker.begin())
+        handle.output_ready.result(PATIENCE_S)
+
+
+def test_a_model_that_is_not_what_it_said_ends_the_executor(stage: Stage) -> None:
+    with stage.alone() as (executor, worker):
+        loading = executor.load(ModelConfig())
+        load = worker.expect(m.LoadModel)
+        worker.send(m.Identified(rpc_id=load.rpc_id, loaded=LOADED))
+        (handle,) = executor.submit(planned("a"))
+        other = msgspec.structs.replace(LOADED, device="cuda:0")
+        worker.send(m.RpcResult(rpc_id=load.rpc_id, loaded=other))
+        for future in (loading.loaded, handle.output_ready):
+            with pytest.raises(EngineError, match="loaded another model than it said"):
+                future.result(PATIENCE_S)
+        assert worker.hears_nothing()
+
+
+def test_closing_does_not_wait_for_a_model_that_is_being_loaded(stage: Stage) -> None:
+    with stage.alone() as (executor, worker):
+        loading = executor.load(ModelConfig())
+        worker.expect(m.LoadModel)
+        executor.close()
+        assert isinstance(loading.loaded.exception(0), EngineError)
 
 
 def test_a_program_that_is_not_there_is_an_engine_error_and_nothing_is_left() -> None:
@@ -311,17 +333,11 @@ def test_a_fault_while_an_output_is_delivered_does_not_lose_it(stage: Stage) -> 
 
 
 def test_answers_to_an_rpc_come_in_worker_order(stage: Stage) -> None:
-    executor = LocalExecutor(EngineConfig(workers=2), stage.observe, command=stage.command)
-    workers = [stage.next(), stage.next()]
-    executor.load(ModelConfig()).loaded
-    for worker in workers:
-        worker.load()
-    with ThreadPoolExecutor() as threads:
+    with stage.pair() as (executor, first, second), ThreadPoolExecutor() as threads:
         answers = threads.submit(executor.collective_rpc, "drain")
-        for worker in sorted(workers, key=lambda worker: -worker.index):
-            worker.send(m.RpcResult(rpc_id=worker.expect(m.Rpc).rpc_id, drained=worker.index == 1))
+        for worker in (second, first):
+            worker.send(m.RpcResult(rpc_id=worker.expect(m.Rpc).rpc_id, drained=worker is second))
         assert answers.result(PATIENCE_S) == [False, True]
-    executor.kill()
 
 
 def test_an_rpc_that_fails_raises_with_the_workers_reason(stage: Stage) -> None:

@@ -31,7 +31,6 @@ class Parent:
         self.raised: list[BaseException] = []
         self._worker = Channel(theirs)
         self._engine = engine
-        self._gone = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="serve")
         self._thread.start()
         self._rpc_ids = 0
@@ -78,17 +77,19 @@ class Parent:
         return message
 
     def leave(self) -> None:
-        self.channel.close()
-        if self._thread.is_alive():
-            self._gone.wait(PATIENCE_S)
+        """`serve` has come to its end, or was told to; then the parent goes."""
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
+        self.channel.close()
+        for thread in threading.enumerate():
+            if thread.name == "inbox":
+                thread.join(PATIENCE_S)
         self._worker.close()
         self.views.close()
 
     def _serve(self) -> None:
         try:
-            serve(self._worker, self._gone.set)
+            serve(self._worker, lambda: None)
         except BaseException as error:
             self.raised.append(error)
 
@@ -103,7 +104,6 @@ def parent(request: pytest.FixtureRequest) -> Iterator[Parent]:
     assert (loaded.info.pipeline, loaded.info.dtype, loaded.device) == ("Null", "float32", "cpu")
     yield parent
     parent.send(m.Shutdown())
-    parent._thread.join(PATIENCE_S)
     parent.leave()
     assert parent.raised == []
 
