@@ -15,7 +15,7 @@ from omni_cli.models.demo.train import text
 from omni_cli.models.demo.train.latents import BUCKETS, Bucket, Pools
 from omni_cli.models.demo.train.optim import Trainer
 
-LEARNING_RATE = 2e-3
+LEARNING_RATE, MATRIX_LEARNING_RATE = 2e-3, 6e-3
 SHIFT = 2.5
 IMAGES_FIRST = 0.12
 """Share of the time in which images are most of the data: shapes are learned there at a fifth of the cost."""
@@ -41,9 +41,8 @@ class DiTStage:
         self.vae, self.words = vae, text.tokenizer()
         self.encoder = text.encoder(len(self.words))
         self.transformer = build(vae.config.z_dim)
-        self.trainer = Trainer(
-            nn.ModuleDict({"text": self.encoder, "dit": self.transformer}), lr=LEARNING_RATE, ema=0.998, warmup=100
-        )
+        modules = nn.ModuleDict({"text": self.encoder, "dit": self.transformer})
+        self.trainer = Trainer(modules, LEARNING_RATE, MATRIX_LEARNING_RATE, ema=0.998, warmup=100)
         self.rng = random.Random(seed)
         self.pools = Pools(vae, self.rng, torch.Generator().manual_seed(seed))
         self.spent = 0.0
@@ -116,7 +115,7 @@ def velocity(model: WanTransformer3DModel, noisy: Tensor, t: Tensor, words: Tens
     modulation = modulation.float().unflatten(1, (6, -1))
     rotation = cos[:, 0::2], sin[:, 1::2]
     for block in model.blocks:
-        x = _block(block, x, words, modulation, rotation, bias)
+        x = _compiled_block(block, x, words, modulation, rotation, bias)
     shift, scale = (model.scale_shift_table + temb.float().unsqueeze(1)).chunk(2, dim=1)
     x = model.proj_out(F.layer_norm(x, x.shape[-1:]) * (1 + scale) + shift)
     x = x.view(batch, frames, height // 2, width // 2, 2, 2, channels)
@@ -138,6 +137,10 @@ def _block(
     x = x + _attend(block.attn2, h, words, None, bias)
     h = F.layer_norm(x, x.shape[-1:]) * (1 + ff_scale) + ff_shift
     return x + block.ffn(h) * ff_gate
+
+
+# One graph for all blocks and sizes: twice as fast as op by op, for two minutes of compiling at the start.
+_compiled_block = torch.compile(_block, dynamic=True)
 
 
 def _attend(

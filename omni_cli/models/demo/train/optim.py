@@ -63,8 +63,9 @@ class Trainer:
     The rate warms up over `warmup` steps, then follows a cosine over `progress` (0..1) down to a twentieth.
     """
 
-    def __init__(self, modules: nn.ModuleDict, lr: float, ema: float, warmup: int = 50):
-        self.modules, self.lr, self.ema_decay, self.warmup, self.steps = modules, lr, ema, warmup, 0
+    def __init__(self, modules: nn.ModuleDict, lr: float, matrix_lr: float, ema: float, warmup: int = 50):
+        self.modules, self.ema_decay, self.warmup, self.steps = modules, ema, warmup, 0
+        self.rates = (matrix_lr, lr)
         self.params = {n: p for n, p in modules.named_parameters() if p.requires_grad}
         matrices = [p for n, p in self.params.items() if _is_matrix(n, p)]
         others = [p for n, p in self.params.items() if not _is_matrix(n, p)]
@@ -84,9 +85,9 @@ class Trainer:
             return norm
         self.steps += 1
         cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-        for optimizer in self.optimizers:
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = self.lr * cosine * min(1.0, self.steps / self.warmup)
+                group["lr"] = rate * cosine * min(1.0, self.steps / self.warmup)
             optimizer.step()
         decay = min(self.ema_decay, self.steps / (self.steps + 10))
         torch._foreach_lerp_(list(self.ema.values()), [p.detach() for p in self.params.values()], 1 - decay)

@@ -63,7 +63,7 @@ def train(out: Path, minutes: float, seed: int, resume: bool) -> AutoencoderKLWa
     torch.manual_seed(seed)
     vae = build()
     speed_up(vae)
-    trainer = Trainer(nn.ModuleDict({"vae": vae}), lr=LEARNING_RATE, ema=0.995)
+    trainer = Trainer(nn.ModuleDict({"vae": vae}), lr=LEARNING_RATE, matrix_lr=LEARNING_RATE, ema=0.995)
     generator, rng, spent = torch.Generator().manual_seed(seed), random.Random(seed), 0.0
     checkpoint = out / "vae.pt"
     if resume and checkpoint.exists():
