@@ -150,6 +150,12 @@ Writers = Annotated[int | None, typer.Option(min=1, help="Encoder threads.", ric
 FailFast = Annotated[
     bool, typer.Option("--fail-fast", help="Stop at the first failed request.", rich_help_panel=_ENGINE)
 ]
+KeepInvalid = Annotated[
+    bool, typer.Option("--keep-invalid", help="Write outputs that hold NaN or infinity.", rich_help_panel=_ENGINE)
+]
+FailOnConstant = Annotated[
+    bool, typer.Option("--fail-on-constant", help="An output of one colour has failed.", rich_help_panel=_ENGINE)
+]
 
 Seed = Annotated[
     int,

@@ -1,15 +1,21 @@
 """A run with everything a person expects around it: the view, the signals, the log, the trace."""
 
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from omni_cli.api.run import run_file
 from omni_cli.api.session import Session
 from omni_cli.api.source import Source
 from omni_cli.cli.signals import stopping
-from omni_cli.config import ProgressMode, RunConfig
+from omni_cli.config import ProgressMode, RunConfig, output_timeout
 from omni_cli.errors import Interrupted, UsageError
-from omni_cli.log import log_to_file
+from omni_cli.events import Note
+from omni_cli.log import log_to_file, warnings_to
 from omni_cli.trace import Timeline
 from omni_cli.view import open_view
 
@@ -24,23 +30,31 @@ def perform(
 ) -> int:
     """Run `prompts` and return the exit code. Raises OmniGenError; the trace is written however the run ended."""
     timeline = Timeline(keep_spans=trace is not None)
-    handler = log_to_file(log) if log is not None else None
-    try:
-        with (
-            Source(prompts, settings.defaults) as source,
-            open_view(progress, data=data) as observe,
-            Session(settings, observe, timeline) as session,
-            stopping(session.stop.request, session.kill) as caught,
-        ):
-            try:
-                return caught.exit_code(run_file(session, source))
-            except Interrupted as error:
-                return caught.exit_code(error.exit_code)
-    finally:
+    with ExitStack() as stack:
+        if log is not None:
+            stack.enter_context(_logging(log))
+        source = stack.enter_context(Source(prompts, settings.defaults))
         if trace is not None:
-            _write_trace(timeline, trace)
-        if handler is not None:
-            handler.close()
+            stack.callback(_write_trace, timeline, trace)
+        observe = stack.enter_context(open_view(progress, data=data))
+        stack.enter_context(warnings_to(lambda text: observe(Note(at=time.monotonic(), level="warning", text=text))))
+        engine = msgspec.structs.replace(settings.engine, output_timeout=output_timeout())
+        session = stack.enter_context(Session(msgspec.structs.replace(settings, engine=engine), observe, timeline))
+        caught = stack.enter_context(stopping(session.stop.request, session.kill))
+        try:
+            return caught.exit_code(run_file(session, source))
+        except Interrupted as error:
+            return caught.exit_code(error.exit_code)
+
+
+@contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(log_to_file(path))
+        except OSError as error:
+            raise UsageError(f"--log-file {path}: cannot be written: {error.strerror or error}") from error
+        yield
 
 
 def _write_trace(timeline: Timeline, path: Path) -> None:

@@ -30,6 +30,8 @@ def run(
     runner: o.Runner = o.DIFFUSERS_RUNNER,
     writers: o.Writers = None,
     fail_fast: o.FailFast = False,
+    keep_invalid: o.KeepInvalid = False,
+    fail_on_constant: o.FailOnConstant = False,
     seed: o.Seed = 0,
     negative_prompt: o.NegativePrompt = None,
     height: o.Height = None,

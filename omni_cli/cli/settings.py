@@ -17,7 +17,6 @@ from omni_cli.config import (
     OutputConfig,
     RunConfig,
     VideoOutputTransport,
-    output_timeout,
 )
 from omni_cli.errors import UsageError
 from omni_cli.request import GenerationRequest
@@ -34,7 +33,6 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         **_picked(given, EngineConfig),
         "batch_size": batch_size(given["batch_size"]),
         "max_inflight_bytes": byte_count(given["max_inflight_bytes"], "--max-inflight-bytes"),
-        "output_timeout": output_timeout(),
         "transport": transport(given["device_postprocess"], given["video_output_transport"], given["deploy_config"]),
     }
     output = {

@@ -140,7 +140,7 @@ class LocalExecutor:
         if not self._loading.loaded.done() or self._deaths > self._engine.max_restarts:
             self._break(WorkerDied(f"{ending}; its log ends with:\n{tail}" if tail else f"{ending}; its log is empty"))
             return
-        logger.warning("%s; starting it again; its log ends with:\n%s", ending, tail)
+        logger.info("%s; starting it again; its log ends with:\n%s", ending, tail)
         self._observe(Note(at=time.monotonic(), level="warning", text=f"{ending}; starting it again"))
         self._calls.on_lost(link, ending, tail)
         try:
