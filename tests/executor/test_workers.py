@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omni_cli.config import EngineConfig, ModelConfig
-from omni_cli.errors import EngineError, MediaContractError, UsageError, WorkerDied
+from omni_cli.errors import EngineError, NonFiniteOutput, UsageError, WorkerDied
 from omni_cli.executor import make_executor
 from omni_cli.executor.faults import PoisonousRequest
 from omni_cli.executor.local import LocalExecutor
@@ -88,7 +88,7 @@ def test_many_small_ones_through_a_ring_are_all_different_and_the_slots_are_used
 
 def test_nan_in_a_batch_fails_alone(executor: LocalExecutor) -> None:
     good, bad = executor.submit([planned("good"), planned("bad", prompt="nan")])
-    assert isinstance(bad.output_ready.exception(PATIENCE_S), MediaContractError)
+    assert isinstance(bad.output_ready.exception(PATIENCE_S), NonFiniteOutput)
     assert outputs([good]) == [((1, 1, 4, 4, 3), b"\x07" * 48)]
 
 
