@@ -1,0 +1,177 @@
+"""What a device offers, and which one a name means."""
+
+import mmap
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from omni_cli import platforms
+from omni_cli.errors import UsageError
+from omni_cli.platforms.base import Platform
+from omni_cli.platforms.cpu import CpuPlatform
+from omni_cli.platforms.cuda import CudaPlatform
+from omni_cli.platforms.others import MpsPlatform, MusaPlatform, NpuPlatform, XpuPlatform
+from omni_cli.platforms.streams import StreamPlatform
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+def test_the_base_is_a_safe_no_op() -> None:
+    base = Platform()
+    assert base.record_device_event() is None
+    assert base.host_time(None) is None
+    assert base.register_host(0, 1) is False
+    assert base.memory_in_use() == 0
+    with base.side_stream(None):
+        base.keep_alive(torch.zeros(1))
+    base.synchronize()
+    assert not base.is_available()
+
+
+def test_every_accelerator_of_the_design_is_looked_for_before_the_cpu() -> None:
+    names = [platform().name for platform in platforms.PLATFORMS]
+    assert names == ["cuda", "rocm", "xpu", "npu", "musa", "mps", "cpu"]
+    assert platforms.available()[-1].name == "cpu"
+
+
+@pytest.mark.parametrize("kind", [NpuPlatform, MusaPlatform, XpuPlatform, MpsPlatform])
+def test_a_backend_that_is_not_there_is_not_available(kind: type[Platform]) -> None:
+    assert kind().device_count() in (0, 1)
+    if not hasattr(torch, kind.torch_type) or kind is MpsPlatform:
+        assert kind().is_available() is (kind is MpsPlatform and torch.backends.mps.is_available())
+
+
+def test_the_cpu_computes_in_float32_and_knows_its_own_exhaustion() -> None:
+    platform = CpuPlatform()
+    assert platform.default_dtype() is torch.float32
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 62, dtype=torch.uint8)
+    assert platform.is_out_of_memory(caught.value)
+    assert not platform.is_out_of_memory(RuntimeError("shapes differ"))
+
+
+def test_names_are_resolved_and_unknown_devices_name_those_there_are() -> None:
+    assert platforms.resolve("cpu")[1] == "cpu"
+    with pytest.raises(UsageError, match=r"--device tpu: no such device here; there are: .*cpu \(1\)"):
+        platforms.resolve("tpu")
+    with pytest.raises(UsageError, match="cpu:3"):
+        platforms.resolve("cpu:3")
+
+
+class FakeEvent:
+    """An event whose time is the value of a shared counter when it was recorded."""
+
+    def __init__(self, log: list[Any], enable_timing: bool) -> None:
+        self.log, self.timing, self.at = log, enable_timing, 0.0
+
+    def record(self, stream: Any = None) -> None:
+        self.log.append(("record", stream))
+        self.at = float(len(self.log))
+
+    def synchronize(self) -> None:
+        self.log.append("event synchronized")
+
+    def elapsed_time(self, later: "FakeEvent") -> float:
+        return (later.at - self.at) * 1000
+
+
+class FakeStream:
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def wait_event(self, event: Any) -> None:
+        self.log.append(("wait", event))
+
+    def synchronize(self) -> None:
+        self.log.append("stream synchronized")
+
+
+class FakeModule:
+    """`torch.cuda` as far as a stream platform uses it."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+
+    def Event(self, enable_timing: bool = False) -> FakeEvent:  # noqa: N802 - torch's name
+        return FakeEvent(self.log, enable_timing)
+
+    def Stream(self) -> FakeStream:  # noqa: N802 - torch's name
+        return FakeStream(self.log)
+
+    def stream(self, stream: FakeStream) -> AbstractContextManager[None]:
+        @contextmanager
+        def entered() -> Iterator[None]:
+            self.log.append("enter")
+            yield
+            self.log.append("leave")
+
+        return entered()
+
+    def is_available(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 2
+
+    def set_device(self, device: Any) -> None:
+        self.log.append(("device", str(device)))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModule:
+    module = FakeModule()
+    monkeypatch.setattr(torch, "npu", module, raising=False)
+    return module
+
+
+def test_the_side_stream_waits_for_the_forwards_event_and_is_finished_at_the_end(fake: FakeModule) -> None:
+    platform = NpuPlatform()
+    event = platform.record_device_event()
+    with platform.side_stream(event):
+        fake.log.append("copy")
+    assert fake.log == [("record", None), "enter", ("wait", event), "copy", "leave", "stream synchronized"]
+
+
+def test_events_are_placed_on_the_hosts_clock_by_an_anchor(fake: FakeModule) -> None:
+    platform = NpuPlatform()
+    platform.activate("npu:1")
+    assert ("device", "npu:1") in fake.log
+    begun, done = platform.record_device_event(), platform.record_device_event()
+    start, end = platform.host_time(begun), platform.host_time(done)
+    assert start is not None
+    assert end is not None
+    assert end - start == pytest.approx(1.0)
+    assert platform.host_time(None) is None
+
+
+def test_workers_are_spread_over_the_devices(fake: FakeModule) -> None:
+    assert [platforms.resolve("npu", worker)[1] for worker in range(3)] == ["npu:0", "npu:1", "npu:0"]
+    assert platforms.resolve("npu:1", 0)[1] == "npu:1"
+    with pytest.raises(UsageError, match="npu:2"):
+        platforms.resolve("npu:2")
+
+
+def test_each_thread_has_a_stream_of_its_own(fake: FakeModule) -> None:
+    platform = StreamPlatform()
+    platform.module_name = "npu"
+    assert platform._stream() is platform._stream()
+
+
+@cuda
+def test_a_registered_slot_takes_a_copy_from_the_side_stream() -> None:
+    platform = CudaPlatform()
+    platform.activate("cuda:0")
+    memory = mmap.mmap(-1, 1 << 20)
+    host = torch.frombuffer(memory, dtype=torch.uint8)
+    assert platform.register_host(host.data_ptr(), len(memory))
+    source = torch.arange(1 << 20, device="cuda").to(torch.uint8)
+    done = platform.record_device_event()
+    with platform.side_stream(done):
+        platform.keep_alive(source)
+        host.copy_(source, non_blocking=True)
+    assert torch.equal(host, source.cpu())
+    platform.unregister_host(host.data_ptr())
+    assert platform.host_time(done) is not None
