@@ -43,7 +43,7 @@ class StreamPlatform(Platform):
 
     def activate(self, device: str) -> None:
         """Make `device` the calling thread's current one and set the clock's anchor."""
-        self.module.set_device(torch.device(device))
+        self.module.set_device(int(device.partition(":")[2] or 0))
         self._anchor = self._make_anchor()
 
     def record_device_event(self) -> Any:

@@ -138,7 +138,7 @@ def test_the_side_stream_waits_for_the_forwards_event_and_is_finished_at_the_end
 def test_events_are_placed_on_the_hosts_clock_by_an_anchor(fake: FakeModule) -> None:
     platform = NpuPlatform()
     platform.activate("npu:1")
-    assert ("device", "npu:1") in fake.log
+    assert ("device", "1") in fake.log
     begun, done = platform.record_device_event(), platform.record_device_event()
     start, end = platform.host_time(begun), platform.host_time(done)
     assert start is not None
