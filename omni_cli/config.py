@@ -58,7 +58,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     `batch_size` is outputs per call, or AUTO_BATCH_SIZE. `max_inflight_bytes` bounds the finished outputs that are not on disk
     yet, over device, ring and encoders. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
     (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
-    end the run. `runner` is the import path of the runner class that the worker builds.
+    end the run. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
+    `runner` is the import path of the runner class that the worker builds.
     """
 
     executor: ExecutorName = "local"
@@ -71,6 +72,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     forward_timeout: float | None = None
     transport: VideoOutputTransport = VideoOutputTransport()
     threads: int | None = None
+    keep_invalid: bool = False
+    fail_on_constant: bool = False
     runner: str = "omni_cli.worker.runner:DiffusersRunner"
 
 

@@ -10,7 +10,10 @@
     │   └── ProtocolError             3   a message that does not belong on this channel
     ├── RequestError                  1   one request failed; the others go on
     │   ├── ForwardError              1   the pipeline raised
+    │   ├── OutOfDeviceMemory         1   the device's memory is too small, whatever was tried
     │   ├── MediaContractError        1   the pipeline's output breaks the media contract
+    │   ├── NonFiniteOutput           1   the pipeline's output holds NaN or infinity
+    │   ├── ConstantOutput            1   the pipeline's output is one colour
     │   ├── WriteError                1   encoding or placing the file failed
     │   ├── OutputTimeout             1   no output within the output wait
     │   └── RequestCancelled          1   cancelled before it finished
@@ -102,10 +105,28 @@ class ForwardError(RequestError):
     kind = "forward_failed"
 
 
+class OutOfDeviceMemory(RequestError):
+    """The device's memory is too small for the request, with everything tried that saves some."""
+
+    kind = "out_of_memory"
+
+
 class MediaContractError(RequestError):
     """The pipeline's output breaks the media contract; names shape, dtype and rule."""
 
     kind = "media_contract"
+
+
+class NonFiniteOutput(RequestError):
+    """The pipeline's output holds NaN or infinity; names how many and where."""
+
+    kind = "non_finite_output"
+
+
+class ConstantOutput(RequestError):
+    """Every pixel of an image or a clip is one colour, and that was asked to be a failure."""
+
+    kind = "constant_output"
 
 
 class WriteError(RequestError):

@@ -98,10 +98,11 @@ class MediaSpec:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A decoded output and its facts. `data` may live on any device."""
+    """A decoded output and its facts. `data` may live on any device; `notes` are fall-backs that its forward took."""
 
     spec: MediaSpec
     data: Any
+    notes: tuple[str, ...] = ()
 
     @property
     def batch(self) -> int:

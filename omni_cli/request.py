@@ -128,7 +128,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one request: exactly a row of `manifest.jsonl`."""
+    """What came of one request: exactly a row of `manifest.jsonl`. `notes` are fall-backs taken and faults let pass."""
 
     schema_version: int = SCHEMA_VERSION
     id: str
@@ -142,3 +142,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings = Timings()
     attempts: int = 1
     error: ErrorInfo | None = None
+    notes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.media import Media
@@ -57,3 +58,20 @@ class Forthcoming(NullRunner):
         if "HANG" in os.environ:
             time.sleep(1000)
         return facts
+
+
+class Invalid(NullRunner):
+    """Draws what the prompt says: "nan" and "inf" spoil one value, "two" has two colours; its forward always says "halved"."""
+
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+    ) -> list[Media]:
+        """As NullRunner, then spoilt."""
+        medias = super().execute_model(requests, on_step, stop)
+        for request, media in zip(requests, medias, strict=True):
+            match request.request.prompt:
+                case "nan" | "inf" as value:
+                    media.data[0, 0, ..., 1, 1] = float(value)
+                case "two":
+                    media.data[0, 0, ..., 1, 1] = 1.0
+        return [replace(media, notes=("halved",)) for media in medias]

@@ -129,14 +129,18 @@ class Desk:
             output.release()
         self._observe(EncodeDone(at=time.monotonic(), id=planned.id, encode=encode, write=write))
         timings = _timings(output, encode, write)
-        return self._row(planned, "done", files=tuple(files), timings=timings, attempts=output.attempts)
+        return self._row(
+            planned, "done", files=tuple(files), timings=timings, attempts=output.attempts, notes=output.notes
+        )
 
     def _failed(self, planned: PlannedRequest, error: RequestError, output: Output | None = None) -> Result:
         info = ErrorInfo(kind=error.kind, message=str(error))
         logger.error("request %r failed: %s: %s", planned.id, error.kind, error, exc_info=error)
         if output is None:
             return self._row(planned, "failed", error=info)
-        return self._row(planned, "failed", error=info, timings=_timings(output), attempts=output.attempts)
+        return self._row(
+            planned, "failed", error=info, timings=_timings(output), attempts=output.attempts, notes=output.notes
+        )
 
     def _row(
         self,
@@ -147,6 +151,7 @@ class Desk:
         timings: Timings = Timings(),  # noqa: B008 - frozen
         attempts: int = 1,
         error: ErrorInfo | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Result:
         return Result(
             id=planned.id,
@@ -160,6 +165,7 @@ class Desk:
             timings=timings,
             attempts=attempts,
             error=error,
+            notes=notes,
         )
 
 

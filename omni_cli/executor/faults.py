@@ -1,10 +1,13 @@
 """The one table from an error's kind on the wire back to an exception."""
 
 from omni_cli.errors import (
+    ConstantOutput,
     ForwardError,
     MediaContractError,
     ModelLoadError,
+    NonFiniteOutput,
     OmniGenError,
+    OutOfDeviceMemory,
     OutputTimeout,
     RequestCancelled,
     RequestError,
@@ -30,7 +33,17 @@ class PoisonousRequest(RequestError):
 
 _KINDS: dict[str, type[RequestError]] = {
     kind.kind: kind
-    for kind in (ForwardError, MediaContractError, WriteError, OutputTimeout, RequestCancelled, PoisonousRequest)
+    for kind in (
+        ForwardError,
+        OutOfDeviceMemory,
+        MediaContractError,
+        NonFiniteOutput,
+        ConstantOutput,
+        WriteError,
+        OutputTimeout,
+        RequestCancelled,
+        PoisonousRequest,
+    )
 }
 
 

@@ -31,6 +31,7 @@ from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.process import make_runner
+from omni_cli.worker.validity import Validity
 
 
 class InlineExecutor:
@@ -42,7 +43,7 @@ class InlineExecutor:
         self._observe = observer
         self._runner = make_runner(engine)
         self._platform = platforms.available()[-1]
-        self._packer = Packer(self._platform, engine.transport)
+        self._packer = Packer(self._platform, engine.transport, Validity.of(engine))
         self._calls = 0
         self._closed = False
 
@@ -55,7 +56,7 @@ class InlineExecutor:
         start = time.monotonic()
         self._platform, device = platforms.resolve(model.device)
         self._platform.activate(device)
-        self._packer = Packer(self._platform, self._engine.transport)
+        self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine))
         model = msgspec.structs.replace(model, device=device)
         if model.dtype == "auto":
             model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))

@@ -5,7 +5,7 @@ written straight into the slot, frame by frame: there is no copy at all.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from omni_cli.media import Media
 from omni_cli.platforms.base import Platform
 from omni_cli.transport.messages import MediaHeader
 from omni_cli.worker.postprocess import frames_shape, header_of, wants_levels, write_floats, write_levels
+from omni_cli.worker.validity import STRICT, Validity
 
 Allocate = Callable[[int], Any]
 """Bytes wanted -> a writable buffer of at least that size."""
@@ -25,7 +26,7 @@ OUT_OF_MEMORY_NOTE = "no device memory for the uint8 conversion: float transport
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What the bytes in the buffer mean; `notes` are fall-backs taken."""
+    """What the bytes in the buffer mean; `notes` are fall-backs taken, by the forward and here, and faults let pass."""
 
     header: MediaHeader
     nbytes: int
@@ -35,16 +36,18 @@ class Packed:
 class Packer:
     """Prepares outputs for transport. One thread at a time."""
 
-    def __init__(self, platform: Platform, transport: VideoOutputTransport) -> None:
-        """`transport` is the policy: uint8 frames, or the normalized floats as they are."""
+    def __init__(self, platform: Platform, transport: VideoOutputTransport, validity: Validity = STRICT) -> None:
+        """`transport` is the policy: uint8 frames, or the normalized floats as they are. `validity`: which are refused."""
         self._platform = platform
         self._transport = transport
+        self._validity = validity
         self._warned = False
 
     def pack(self, media: Media, after: Any | None, allocate: Allocate) -> Packed:
         """Write `media` into a buffer from `allocate`, behind the device event `after`; finished when it returns.
 
-        Out of device memory in the uint8 conversion is one warning and float transport; anything else raises.
+        Out of device memory in the uint8 conversion is one warning and float transport; anything else raises, above all
+        NonFiniteOutput and ConstantOutput for an output that is not right.
         """
         if not wants_levels(media, self._transport):
             return self._transfer(media, after, allocate, torch.float32)
@@ -59,7 +62,7 @@ class Packer:
             logger.warning("%s", OUT_OF_MEMORY_NOTE)
             self._warned = True
         packed = self._transfer(media, after, allocate, torch.float32)
-        return Packed(packed.header, packed.nbytes, (OUT_OF_MEMORY_NOTE,))
+        return replace(packed, notes=(*packed.notes, OUT_OF_MEMORY_NOTE))
 
     def _transfer(self, media: Media, after: Any | None, allocate: Allocate, dtype: torch.dtype) -> Packed:
         shape = frames_shape(media)
@@ -67,14 +70,14 @@ class Packer:
         write = write_levels if dtype is torch.uint8 else write_floats
         nbytes = torch.Size(shape).numel() * dtype.itemsize
         if media.data.device.type == "cpu":
-            write(media, _tensor_over(allocate(nbytes), shape, dtype))
-            return Packed(header, nbytes)
+            notes = write(media, _tensor_over(allocate(nbytes), shape, dtype), self._validity)
+            return Packed(header, nbytes, (*media.notes, *notes))
         with self._platform.side_stream(after):
             self._platform.keep_alive(media.data)
             prepared = torch.empty(shape, dtype=dtype, device=media.data.device)
-            write(media, prepared)
+            notes = write(media, prepared, self._validity)
             _tensor_over(allocate(nbytes), shape, dtype).copy_(prepared, non_blocking=True)
-        return Packed(header, nbytes)
+        return Packed(header, nbytes, (*media.notes, *notes))
 
 
 def _tensor_over(buffer: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

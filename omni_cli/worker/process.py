@@ -44,6 +44,7 @@ from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
 from omni_cli.worker.progress import StepTeller
 from omni_cli.worker.protocol import Runner
+from omni_cli.worker.validity import Validity
 
 
 def serve(channel: Channel, on_parent_gone: Callable[[], None] = leave) -> None:
@@ -76,7 +77,7 @@ class Worker:
             lambda memory: pin(self._platform, memory),
             lambda memory: unpin(self._platform, memory),
         )
-        packer = Packer(self._platform, engine.transport)
+        packer = Packer(self._platform, engine.transport, Validity.of(engine))
         self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
         self._inbox = Inbox(channel, self._pool, on_parent_gone)

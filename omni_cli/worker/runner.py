@@ -1,23 +1,29 @@
 """The runner for diffusers: requests in, checked media on the device out.
 
 requests ──plan──> calls ──pipeline──> seam ──> media_of ──check──> split ──> one Media per request
+                     └─ out of device memory: the ladder gives smaller ones, or the same with less memory in use
 """
 
 import gc
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from omni_cli import platforms
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.errors import EngineError, ForwardError, OmniGenError
 from omni_cli.media import Media
+from omni_cli.platforms.base import Platform
 from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.transport.messages import Loaded
 from omni_cli.worker.adapters import Adapters
 from omni_cli.worker.calls import Call, per_sample, plan
 from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, load
+from omni_cli.worker.memory import Ladder
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
 
@@ -28,12 +34,20 @@ class DiffusersRunner:
     def __init__(self) -> None:
         self._loaded: LoadedPipeline | None = None
         self._adapters: Adapters | None = None
+        self._ladder: Ladder | None = None
+        self._platform = Platform()
 
     @property
     def _model(self) -> LoadedPipeline:
         if self._loaded is None:
             raise EngineError("no model is loaded")
         return self._loaded
+
+    @property
+    def _memory(self) -> Ladder:
+        if self._ladder is None:
+            raise EngineError("no model is loaded")
+        return self._ladder
 
     def load(
         self,
@@ -45,23 +59,49 @@ class DiffusersRunner:
         """Load `model`, in place of the one before."""
         self.close()
         loaded = load(model, report, identified)
+        self._platform, _ = platforms.resolve(str(loaded.device))
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline)
+        self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform)
         return loaded.facts
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:
-        """One Media per request; see the protocol. What a pipeline raises becomes ForwardError."""
-        calls = plan(requests, self._model.card)
+        """One Media per request; see the protocol. What a pipeline raises becomes ForwardError.
+
+        Raises OutOfDeviceMemory where nothing that saves memory was enough.
+        """
+        ladder = self._memory
+        planned = [(call, requests[call.owners[0]].request) for call in plan(requests, self._model.card)]
+        calls = deque((part, request) for call, request in planned for part in ladder.parts(call, request))
         steps = Steps(len(calls), on_step, stop)
         medias: list[Media] = []
         owners: list[int] = []
-        for call in calls:
-            request = requests[call.owners[0]].request
+        notes: list[list[str]] = [[] for _ in requests]
+        while calls:
+            call, request = calls.popleft()
             steps.next_call()
-            medias.append(self._run(call, request, steps))
-            owners.extend(call.owners)
-        return split(medias, owners, len(requests))
+            made = self._try(call, request, steps)
+            if isinstance(made, Media):
+                medias.append(made)
+                owners.extend(call.owners)
+                continue
+            parts, note = ladder.step_down(call, request, made)
+            steps.again(len(parts))
+            calls.extendleft((part, request) for part in reversed(parts))
+            for owner in dict.fromkeys(call.owners):
+                notes[owner].append(note)
+        local = split(medias, owners, len(requests))
+        return [replace(media, notes=tuple(dict.fromkeys(told))) for media, told in zip(local, notes, strict=True)]
+
+    def _try(self, call: Call, request: GenerationRequest, steps: Steps) -> Media | str:
+        """The media of one call, or, where device memory ran out, the reason; nothing of the call is then held any more."""
+        try:
+            return self._run(call, request, steps)
+        except (RuntimeError, MemoryError) as error:
+            if not self._platform.is_out_of_memory(error):
+                raise
+            return str(error)
 
     def _run(self, call: Call, request: GenerationRequest, steps: Steps) -> Media:
         """One invocation of the pipeline."""
@@ -72,12 +112,24 @@ class DiffusersRunner:
         keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1)
         for seam in model.seams:
             seam.forget()
-        output = _invoke(model.pipeline, keywords | {"output_type": card.output_type})
+        output = self._invoke(model.pipeline, keywords | {"output_type": card.output_type})
         device_range = value_range(model.seams) if card.output_type == DEVICE else None
         media = media_of(output, card, device_range, len(call.samples))
         frames = request.num_frames if "num_frames" in card.parameters else None
         check_size(media, request.height, request.width, frames)
         return media
+
+    def _invoke(self, pipeline: Any, keywords: dict[str, Any]) -> Any:
+        """Call the pipeline. Our own errors and lack of memory pass, anything else becomes ForwardError with its cause."""
+        try:
+            with torch.inference_mode():
+                return pipeline(**keywords)
+        except OmniGenError:
+            raise
+        except Exception as error:  # boundary: a pipeline may raise anything, and it fails these requests alone
+            if self._platform.is_out_of_memory(error):
+                raise
+            raise ForwardError(f"{type(pipeline).__name__}: {type(error).__name__}: {error}") from error
 
     def synchronize(self) -> None:
         """Return when the device has done all its work."""
@@ -86,28 +138,17 @@ class DiffusersRunner:
 
     def sleep(self) -> None:
         """Move the weights to host memory; the cache of the allocator is the caller's to empty."""
-        self._model.pipeline.to("cpu")
+        if self._memory.offloads:
+            self._model.pipeline.maybe_free_model_hooks()
+        else:
+            self._model.pipeline.to("cpu")
 
     def wake_up(self) -> None:
-        """Move the weights back."""
-        self._model.pipeline.to(self._model.device)
+        """Move the weights back; with model offload the pipeline does so itself."""
+        if not self._memory.offloads:
+            self._model.pipeline.to(self._model.device)
 
     def close(self) -> None:
         """Drop the model; harmless without one."""
-        self._loaded = self._adapters = None
+        self._loaded = self._adapters = self._ladder = None
         gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time
-
-
-def _invoke(pipeline: Any, keywords: dict[str, Any]) -> Any:
-    """Call the pipeline. Our own errors pass, anything else becomes ForwardError with its cause."""
-    try:
-        with torch.inference_mode():
-            return pipeline(**keywords)
-    except OmniGenError:
-        raise
-    except torch.OutOfMemoryError as error:
-        raise ForwardError(
-            f"out of device memory: {error}; try a smaller size, fewer frames or --batch-size 1"
-        ) from error
-    except Exception as error:  # boundary: a pipeline may raise anything, and it fails these requests alone
-        raise ForwardError(f"{type(pipeline).__name__}: {type(error).__name__}: {error}") from error

@@ -26,6 +26,11 @@ class Steps:
             raise RequestCancelled("cancelled before its forward pass began")
         self._call += 1
 
+    def again(self, parts: int) -> None:
+        """The call that was begun has come to nothing; it will be done in `parts` calls."""
+        self._call -= 1
+        self._calls += parts - 1
+
     def done(self, step: int, total: int) -> None:
         """Step `step` of `total` of this call is done, counted from 1; RequestCancelled if no more are wanted."""
         total = max(total, step)

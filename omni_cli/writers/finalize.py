@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omni_cli.errors import MediaContractError
+from omni_cli.errors import MediaContractError, NonFiniteOutput
 from omni_cli.media import CHANNELS, LEVELS, NORMALIZED, UNIT, ColorModel, Kind, MediaHeader
 
 if TYPE_CHECKING:
@@ -62,9 +62,14 @@ class Frames:
 
 
 def to_levels(frame: "NDArray[np.float32]", value_range: tuple[float, float]) -> "Frame":
-    """uint8 levels of a float32 array of any shape whose black and white are `value_range`; a NaN becomes 0."""
+    """uint8 levels of a float32 array of any shape whose black and white are `value_range`.
+
+    Raises NonFiniteOutput for NaN or infinity, which the worker lets pass in no case.
+    """
     import numpy as np  # `--help` and `validate` import this room's facts, not its arrays
 
+    if not np.isfinite(frame).all():
+        raise NonFiniteOutput("the payload holds NaN or infinity, which no level stands for")
     low, high = value_range
     if value_range == NORMALIZED:
         unit = frame * np.float32(0.5)
@@ -77,7 +82,6 @@ def to_levels(frame: "NDArray[np.float32]", value_range: tuple[float, float]) ->
     np.clip(unit, 0, 1, out=unit)
     unit *= np.float32(255)
     np.round(unit, out=unit)
-    np.nan_to_num(unit, copy=False, nan=0)
     return unit.astype(np.uint8)
 
 

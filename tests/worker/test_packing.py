@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from omni_cli.config import VideoOutputTransport
-from omni_cli.errors import MediaContractError
+from omni_cli.errors import MediaContractError, NonFiniteOutput
 from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.platforms.cpu import CpuPlatform
 from omni_cli.worker.packing import OUT_OF_MEMORY_NOTE, Packer
+from omni_cli.worker.validity import Validity
 
 CLIP = MediaSpec(Kind.VIDEO, Layout.BCTHW, Encoding.FLOAT, NORMALIZED)
 
@@ -104,3 +105,15 @@ def test_malformed_media_is_refused_before_memory_is_asked_for() -> None:
     with pytest.raises(MediaContractError, match="axes"):
         Packer(CpuPlatform(), VideoOutputTransport()).pack(Media(CLIP, torch.ones(3, 2, 2)), None, memory)
     assert memory.asked == []
+
+
+@pytest.mark.parametrize("policy", [VideoOutputTransport(), VideoOutputTransport(enable_device_postprocess=False)])
+def test_what_the_forward_and_the_packing_have_to_say_travels_with_the_output(policy: VideoOutputTransport) -> None:
+    broken = clip()
+    broken.data[0, 0, 0, 0, 0] = float("nan")
+    media = Media(CLIP, broken.data, notes=("halved",))
+    with pytest.raises(NonFiniteOutput, match="1 NaN"):
+        Packer(CpuPlatform(), policy).pack(media, None, Memory())
+    packed = Packer(CpuPlatform(), policy, Validity(keep_invalid=True)).pack(media, None, Memory())
+    assert packed.notes[0] == "halved"
+    assert "not finite: 1 NaN" in packed.notes[1]

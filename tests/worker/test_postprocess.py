@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omni_cli.config import VideoOutputTransport
-from omni_cli.errors import MediaContractError
+from omni_cli.errors import ConstantOutput, MediaContractError, NonFiniteOutput
 from omni_cli.media import LEVELS, NORMALIZED, UNIT, ColorModel, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.worker import postprocess
 from omni_cli.worker.postprocess import (
@@ -23,6 +23,7 @@ from omni_cli.worker.postprocess import (
     write_floats,
     write_levels,
 )
+from omni_cli.worker.validity import STRICT, Validity
 
 ON, OFF = VideoOutputTransport(), VideoOutputTransport(enable_device_postprocess=False)
 
@@ -36,9 +37,10 @@ def by_diffusers(data: torch.Tensor) -> Any:
     return (floats * 255).round().astype("uint8")
 
 
-def levels(media: Media) -> Any:
+def levels(media: Media, policy: Validity = STRICT) -> Any:
     out = torch.empty(frames_shape(media), dtype=torch.uint8)
-    write_levels(media, out)
+    notes = write_levels(media, out, policy)
+    assert policy.keep_invalid or not notes
     return out.numpy()
 
 
@@ -57,7 +59,7 @@ def test_every_level_its_edges_and_what_lies_outside_are_those_of_diffusers() ->
     exact = torch.arange(256, dtype=torch.float32) / 127.5 - 1
     halves = (torch.arange(256, dtype=torch.float32) + 0.5) / 127.5 - 1
     around = [torch.nextafter(halves, torch.full_like(halves, side)) for side in (-9.0, 9.0)]
-    far = torch.tensor([float("inf"), float("-inf"), 1e30, -1e30, 0.0, -0.0, 1e-40, 2.0])
+    far = torch.tensor([3e38, -3e38, 3e38, 1e30, -1e30, 0.0, -0.0, 1e-40, 2.0])  # finite, though their sum is not
     row = torch.cat([exact, halves, *around, far])
     data = row.view(1, 1, 1, 1, -1).repeat(1, 3, 1, 2, 1)
     result = levels(video(data))
@@ -106,7 +108,7 @@ def test_every_layout_ends_as_nthwc(layout: Layout) -> None:
     expected = data.permute([layout.index(axis) for axis in source]).reshape(shape)
     np.testing.assert_array_equal(levels(media), ((expected * 0.5 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8))
     floats = torch.empty(shape)
-    write_floats(media, floats)
+    assert write_floats(media, floats) == ()
     assert torch.equal(floats, expected)
 
 
@@ -128,11 +130,100 @@ def test_other_value_ranges_are_brought_to_levels(value_range: tuple[float, floa
     np.testing.assert_array_equal(levels(video(data, value_range=value_range)), expected)
 
 
-def test_nan_is_an_error_and_not_black() -> None:
-    data = torch.zeros(1, 3, 3, 32, 8)
-    data[0, :, 1] = float("nan")
-    with pytest.raises(MediaContractError, match=r"shape \[1, 3, 3, 32, 8\], dtype torch.float32: it holds NaN"):
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value_range", [NORMALIZED, UNIT, (0.0, 4.0)])
+@pytest.mark.parametrize(
+    ("bad", "found"),
+    [("nan", "1 NaN and 0 infinite"), ("inf", "0 NaN and 1 infinite"), ("-inf", "0 NaN and 1 infinite")],
+)
+def test_one_value_that_is_no_number_fails_the_output_wherever_it_is(
+    bad: str, found: str, value_range: tuple[float, float], dtype: torch.dtype
+) -> None:
+    data = torch.rand(2, 3, 3, 33, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    data[1, 2, 1, 32, 7] = float(bad)
+    media = video(data, value_range=value_range)
+    words = f"video output is not finite: {found} of 4752 values, the first in frame 1 of sample 1; .*--keep-invalid"
+    with pytest.raises(NonFiniteOutput, match=words):
+        levels(media)
+    with pytest.raises(NonFiniteOutput, match=words):
+        write_floats(media, torch.empty(frames_shape(media)))
+
+
+def test_infinities_that_cancel_each_other_are_found() -> None:
+    data = torch.zeros(1, 3, 1, 4, 4)
+    data[0, 0, 0, 0, 0], data[0, 0, 0, 0, 1] = float("inf"), float("-inf")
+    with pytest.raises(NonFiniteOutput, match="0 NaN and 2 infinite"):
         levels(video(data))
+
+
+def test_sound_that_is_no_number_fails_too() -> None:
+    data = torch.zeros(2, 2, 9)
+    data[1, 0, 3] = float("nan")
+    audio = Media(MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE), data)
+    with pytest.raises(NonFiniteOutput, match="the first in sample 1"):
+        write_floats(audio, torch.empty(2, 2, 9))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_kept_has_levels_of_its_own_and_a_note(dtype: torch.dtype) -> None:
+    data = torch.zeros(1, 3, 1, 2, 2, dtype=dtype)
+    data[0, :, 0, 0, 0], data[0, :, 0, 0, 1], data[0, :, 0, 1, 0] = float("nan"), float("inf"), float("-inf")
+    out = torch.empty(frames_shape(video(data)), dtype=torch.uint8)
+    (note,) = write_levels(video(data), out, Validity(keep_invalid=True))
+    assert out[0, 0, :, :, 0].tolist() == [[0, 255], [0, 128]]
+    assert note == (
+        "kept, although the video output is not finite: 3 NaN and 6 infinite of 12 values, the first in frame 0 of sample 0"
+    )
+    floats = torch.empty(frames_shape(video(data)))
+    assert write_floats(video(data), floats, Validity(keep_invalid=True)) == (note,)
+    assert floats[0, 0, :, :, 0].tolist() == [[-1, 1], [-1, 0]]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), channels=st.sampled_from([1, 3, 4]))
+def test_keeping_changes_no_byte_of_a_right_output(seed: int, channels: int) -> None:
+    data = torch.randn(2, channels, 2, 5, 7, generator=torch.Generator().manual_seed(seed))
+    media = video(data, color={1: ColorModel.GRAY, 3: ColorModel.RGB, 4: ColorModel.RGBA}[channels])
+    np.testing.assert_array_equal(levels(media), levels(media, Validity(keep_invalid=True)))
+
+
+CONSTANT = Validity(fail_on_constant=True)
+
+
+def test_one_colour_is_a_failure_only_where_asked_for() -> None:
+    data = torch.zeros(2, 3, 3, 5, 4)
+    data[0] = torch.randn(3, 3, 5, 4, generator=torch.Generator().manual_seed(0))
+    data[1, 0] = 1
+    media = video(data)
+    levels(media)
+    words = r"one colour in every pixel: sample 1 is \(255, 128, 128\)"
+    with pytest.raises(ConstantOutput, match=words):
+        levels(media, CONSTANT)
+    with pytest.raises(ConstantOutput, match=words):
+        write_floats(media, torch.empty(frames_shape(media)), CONSTANT)
+    uint8 = torch.full((2, 4, 5, 3), 9, dtype=torch.uint8)
+    with pytest.raises(ConstantOutput, match=r"sample 0 is \(9, 9, 9\), sample 1 is"):
+        levels(Media(MediaSpec(Kind.IMAGE, Layout.BHWC, Encoding.UINT8, LEVELS), uint8), CONSTANT)
+    out = torch.empty(frames_shape(media), dtype=torch.uint8)
+    (note,) = write_levels(media, out, Validity(keep_invalid=True, fail_on_constant=True))
+    assert note.startswith("kept, although the video output is one colour")
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0), (2, 4, 3), (1, 0, 3)])
+def test_one_other_pixel_makes_it_a_picture_and_each_frame_of_one_colour_is_not_a_clip_of_one(
+    place: tuple[int, int, int],
+) -> None:
+    frame, row, column = place
+    data = torch.zeros(1, 3, 3, 5, 4)
+    data[0, 1, frame, row, column] = 1
+    assert levels(video(data), CONSTANT).max() == 255
+    assert write_floats(video(data), torch.empty(1, 3, 5, 4, 3), CONSTANT) == ()
+    data = torch.zeros(1, 3, 3, 5, 4)
+    data[0, :, frame] = 1
+    levels(video(data), CONSTANT)
 
 
 def test_policy_keeps_floats_when_they_are_wanted() -> None:

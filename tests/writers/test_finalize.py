@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from omni_cli.errors import MediaContractError
+from omni_cli.errors import MediaContractError, NonFiniteOutput
 from omni_cli.media import LEVELS, NORMALIZED, UNIT, ColorModel, Kind, MediaHeader
 from omni_cli.writers.finalize import Frames, frames_view, samples, to_levels
 
@@ -53,8 +53,10 @@ def test_any_value_range_is_clamped_and_rounded_half_to_even(
     assert levels.tolist() == [0, 128, 255, 255]  # 127.5 to even
 
 
-def test_values_that_are_no_numbers_become_levels_without_a_warning() -> None:
-    assert to_levels(np.array([np.nan, np.inf, -np.inf], np.float32), NORMALIZED).tolist() == [0, 255, 0]
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_no_number_is_an_error_and_never_a_level(bad: float) -> None:
+    with pytest.raises(NonFiniteOutput, match="NaN or infinity"):
+        to_levels(np.array([0.5, bad, 0.5], np.float32), NORMALIZED)
 
 
 def test_conversion_leaves_the_payload_as_it_was() -> None:
