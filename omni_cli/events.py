@@ -71,12 +71,16 @@ class ForwardDone(Event, frozen=True, kw_only=True, tag="forward_done"):
 
 
 class OutputReady(Event, frozen=True, kw_only=True, tag="output_ready"):
-    """OUTPUT_READY: the output is in host memory. `d2h` covers conversion and copy, `bytes` what was moved."""
+    """OUTPUT_READY: the output is in host memory.
+
+    `d2h` covers conversion and copy. `bytes` were moved from device to host, `copied` from host memory to host memory.
+    """
 
     worker: int
     id: str
     d2h: Interval
     bytes: int
+    copied: int = 0
 
 
 class EncodeStarted(Event, frozen=True, kw_only=True, tag="encode_started"):

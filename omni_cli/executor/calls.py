@@ -146,7 +146,9 @@ class Calls:
             if message.forward is not None or not entry.handle.compute_done.done():
                 # The device's own time of the forward, or an output that has overtaken its COMPUTE_DONE.
                 self._observe(ForwardDone(at=now, worker=link.index, ids=(id_,), forward=output.forward))
-            self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=len(buffer)))
+            moved = len(buffer)
+            copied = moved * message.host_copies
+            self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=moved, copied=copied))
             for note in message.notes:
                 self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))
         finally:  # the entry is out of the books: nobody else would settle it

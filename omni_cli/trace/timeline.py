@@ -30,7 +30,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     `wall_seconds` runs from the first model ready (or the first event, without one) to the last event. Forward figures are
     summed over workers. `device_idle` is the time between forwards over the time from a worker's first forward's start to
     its last one's end; `longest_gap` the longest single stretch of it. `output_hidden` is the share of d2h + encode + write
-    that lies behind forwards of the worker that computed the request.
+    that lies behind forwards of the worker that computed the request. `bytes_moved` went from device to host, `bytes_copied`
+    from host memory to host memory after that.
     """
 
     wall_seconds: float = 0.0
@@ -47,6 +48,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     write_seconds: float = 0.0
     output_hidden: float | None = None
     bytes_moved: int = 0
+    bytes_copied: int = 0
 
 
 class Timeline:
@@ -65,6 +67,7 @@ class Timeline:
         self._counts = {"done": 0, "failed": 0, "cancelled": 0}
         self._d2h = self._encode = self._write = 0.0
         self._bytes = 0
+        self._copied = 0
         self._first: float | None = None
         self._ready: float | None = None
         self._last = 0.0
@@ -88,6 +91,7 @@ class Timeline:
             case OutputReady():
                 self._d2h += event.d2h.seconds
                 self._bytes += event.bytes
+                self._copied += event.copied
                 self._worker(event.worker).add_output(event.d2h)
                 if self._spans is not None:
                     self._spans.d2h(event)
@@ -157,6 +161,7 @@ class Timeline:
                 write_seconds=self._write,
                 output_hidden=min(1.0, hidden / output) if output > 0 else None,
                 bytes_moved=self._bytes,
+                bytes_copied=self._copied,
             )
 
     def write_chrome_trace(self, path: Path) -> None:

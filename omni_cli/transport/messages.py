@@ -145,7 +145,8 @@ class OutputReady(Message, frozen=True, kw_only=True):
     """One request's output is in host memory: in a slot, inline, or it failed.
 
     `d2h` covers conversion and copy. `forward` is the forward's time by device events, where the device has them: the time in
-    ComputeDone is when the kernels were launched. `host_copies` counts copies of the payload made in host memory.
+    ComputeDone is when the kernels were launched. `host_copies` counts how often the payload is copied
+    from host memory to host memory on its way to the parent.
     """
 
     async_output_id: str

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from omni_cli.trace import Figures
 from omni_cli.view import text
 from omni_cli.view.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ def facts(now: Snapshot) -> list[Fact]:
         forwards = f"{figures.forwards} forward{'s' if figures.forwards > 1 else ''}"
         rows += [
             Fact("forward", f"{text.seconds(figures.forward_seconds)} in {forwards}"),
-            Fact("D2H", f"{text.seconds(figures.d2h_seconds)}, {text.size(figures.bytes_moved)}"),
+            Fact("D2H", f"{text.seconds(figures.d2h_seconds)}, {_bytes(figures)}"),
             Fact("encode", text.seconds(figures.encode_seconds)),
             Fact("write", text.seconds(figures.write_seconds)),
         ]
@@ -56,3 +57,10 @@ def facts(now: Snapshot) -> list[Fact]:
     if now.done or now.skipped:
         rows.append(Fact("files", text.printable(now.output_dir)))
     return rows
+
+
+def _bytes(figures: Figures) -> str:
+    """What a request moves from the device, and what is then copied in host memory."""
+    requests = max(1, figures.done)
+    moved, copied = (text.size(round(total / requests)) for total in (figures.bytes_moved, figures.bytes_copied))
+    return f"{moved} moved and {copied} copied per request"

@@ -43,6 +43,10 @@ class Output:
         return int(self.media.data.nbytes)
 
 
+INLINE_COPIES = 5
+"""Out of the buffer, into the message, into the frame, into the socket, out of it: what a slot saves larger payloads."""
+
+
 @dataclass(slots=True)
 class _Buffer:
     """Where one output's bytes went: a slot of the ring, or a small buffer that travels inside the message."""
@@ -186,6 +190,7 @@ class Outbox:
             header=packed.header,
             slot=slot.ref(packed.nbytes, self._pool.take_retired()) if slot else None,
             inline=bytes(buffer.inline) if buffer.inline is not None else None,
+            host_copies=0 if slot else INLINE_COPIES,
             d2h=Interval(start, time.monotonic()),
             forward=None if begun is None or done is None else Interval(begun, done),
             notes=packed.notes,

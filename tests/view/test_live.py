@@ -45,7 +45,7 @@ def test_summary_tells_counts_times_overlap_files_and_failures(
         "",
         "✗ 2 done, 1 failed, 2 already done in 5.0 s, 24/min",
         "  forward  3.0 s in 2 forwards",
-        "  D2H      1.0 s, 2.0 MiB",
+        "  D2H      1.0 s, 1.0 MiB moved and 512 B copied per request",
         "  encode   1.2 s",
         "  write    500 ms",
         "  hidden   50 % of output time behind forwards",

@@ -33,7 +33,7 @@ def test_whole_run_line_by_line(opening: list[AnyEvent], middle: list[AnyEvent],
         "omni-gen: 1/3 done, 15/min, ETA 8.0 s",
         "omni-gen: error: c: write_failed: out of memory [bold]␛[2J",
         "omni-gen: finished: 2 done, 1 failed, 2 already done in 5.0 s, 24/min",
-        "omni-gen: forward 3.0 s in 2 forwards; D2H 1.0 s, 2.0 MiB; encode 1.2 s; write 500 ms; "
+        "omni-gen: forward 3.0 s in 2 forwards; D2H 1.0 s, 1.0 MiB moved and 512 B copied per request; encode 1.2 s; write 500 ms; "
         "hidden 50 % of output time behind forwards; device idle 0 % between forwards, longest gap 0 ms",
         "omni-gen: files in out",
     ]
