@@ -1,5 +1,6 @@
 """Where a run's requests come from, in a form that can be read twice: once to find every fault, once to render."""
 
+import dataclasses
 import io
 import json
 import shutil
@@ -7,12 +8,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import msgspec
+from msgspec import structs
 
 from omni_cli.errors import Problem
 from omni_cli.prompts import Located, read
@@ -77,6 +78,6 @@ def given_row(request: GenerationRequest | Mapping[str, Any] | str, index: int, 
         return
     for row in read("-", stdin=io.BytesIO(line), format="jsonl", defaults=defaults):
         if isinstance(row, Located):
-            yield replace(row, index=index, row=replace(row.row, source=source))
+            yield structs.replace(row, index=index, row=structs.replace(row.row, source=source))
         else:
-            yield replace(row, source=source)
+            yield dataclasses.replace(row, source=source)

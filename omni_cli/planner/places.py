@@ -2,7 +2,7 @@
 
 import os
 import stat
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from omni_cli.planner.naming import MAX_PATH_BYTES
@@ -15,9 +15,12 @@ class Places:
         """Under `output_dir`, whose own links are followed."""
         self._root = os.path.realpath(output_dir)
         self._parent_fault = lru_cache(maxsize=1024)(self._look_at_parent)
+        self._room = MAX_PATH_BYTES - len(os.fsencode(self._root)) - 1
 
     def fault(self, path: str) -> str:
         """Why a file cannot be placed at `path`, relative to the output folder; "" if it can."""
+        if path.isascii() and "/" not in path and len(path) <= self._room and self._is_free(path):
+            return ""
         target = f"{self._root.rstrip('/')}/{path}"
         if len(os.fsencode(target)) > MAX_PATH_BYTES:
             return f"makes a path of more than {MAX_PATH_BYTES} bytes"
@@ -32,6 +35,25 @@ class Places:
             return "is a folder there already"
         # Placing a file replaces a link itself, never what it points to.
         return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "is a device, pipe or socket there already"
+
+    def _is_free(self, name: str) -> bool:
+        """True if nothing in the output folder itself is in the way of the ASCII `name`, whatever the case of either."""
+        return self._obstacles is not None and name.lower() not in self._obstacles
+
+    @cached_property
+    def _obstacles(self) -> frozenset[str] | None:
+        """What a file cannot replace in the output folder, listed once instead of a look at every name; None if it cannot be listed."""
+        try:
+            with os.scandir(self._root) as entries:
+                return frozenset(
+                    entry.name.casefold()
+                    for entry in entries
+                    if not entry.is_file(follow_symlinks=False) and not entry.is_symlink()
+                )
+        except FileNotFoundError:
+            return None if self._parent_fault(self._root) else frozenset()
+        except OSError:
+            return None
 
     def _look_at_parent(self, parent: str) -> str:
         """Why no file can be placed in the folder `parent`."""

@@ -11,6 +11,7 @@ from omni_cli.config import RunConfig
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card
+from omni_cli.planner.alike import Alike
 from omni_cli.planner.batches import batch_key
 from omni_cli.planner.checks import card_problems
 from omni_cli.planner.claims import Claims
@@ -20,7 +21,7 @@ from omni_cli.planner.inputs import Inputs
 from omni_cli.planner.located import Located
 from omni_cli.planner.naming import Misnamed
 from omni_cli.planner.places import Places
-from omni_cli.planner.resolve import Resolved, resolve
+from omni_cli.planner.resolve import Resolved, id_of, resolve
 from omni_cli.planner.seeds import sample_seeds
 from omni_cli.planner.template import NameTemplate
 from omni_cli.prompts.shown import quoted
@@ -51,23 +52,30 @@ class Planner:
         self._template = NameTemplate(config.output.name_template)
         self._fingerprinter = None if info is None else Fingerprinter(config, card, info, versions or {})
         self._claims, self._inputs, self._places = Claims(), Inputs(), Places(config.output.output_dir)
+        self._alike = Alike(config.output.name_template)
         self._lacking: dict[str, str | None] = {}
         _check_selection(config)
 
     def check(self, located: Located) -> list[Problem]:
         """All problems of `located` that only planning can see. Remembers its id and files: check each request once."""
+        request_id = id_of(located.request, located.index)
+        file = self._alike.file(located.request, request_id)
+        if file is not None:
+            return self._claim_id(located, request_id) or self._claim_files(located, (file,))
         try:
             resolved = resolve(located.request, located.index, self._config, self._card, self._base)
         except Misnamed as error:
             return [located.problem(error.field, error.message, error.allowed)]
         except UsageError as error:
             return [located.problem("format", str(error))]
-        return [
+        problems = [
             *card_problems(located, resolved, self._card),
             *self._codec_problems(located, resolved),
             *self._inputs.problems(located, resolved.request),
-            *self._name_problems(located, resolved),
         ]
+        if not problems:
+            self._alike.remember(located.request, resolved)
+        return problems + self._name_problems(located, resolved)
 
     def plan(self, located: Located) -> PlannedRequest:
         """The plan of a request that `check` found no problem with.
@@ -110,9 +118,10 @@ class Planner:
         more, count = 0, 0
         for row in self._limited(rows):
             found = [row] if isinstance(row, Problem) else check(row)
-            room = MAX_PROBLEMS - len(problems)
-            problems += found[:room]
-            more += len(found[room:])
+            if found:
+                room = MAX_PROBLEMS - len(problems)
+                problems += found[:room]
+                more += len(found[room:])
             count += not isinstance(row, Problem) and self._in_shard(row)
         if more:
             problems.append(Problem(problems[-1].source, 0, 0, "", f"and {more} more problems"))
@@ -167,30 +176,36 @@ class Planner:
         if lacking is not None:
             yield located.problem("format", lacking)
 
-    def _name_problems(self, located: Located, resolved: Resolved) -> Iterator[Problem]:
+    def _name_problems(self, located: Located, resolved: Resolved) -> list[Problem]:
         """A second id, or a file that cannot be placed, or that another request has."""
         assert resolved.request.id is not None
-        first = self._claims.claim_id(resolved.request.id, located.line)
-        if first is not None:
-            yield located.problem(
-                "id", f"{quoted(resolved.request.id)} is already the id of line {first}", "ids must differ"
-            )
-            return
-        field = "id" if located.request.output is None else "output"
+        taken = self._claim_id(located, resolved.request.id)
+        if taken:
+            return taken
         try:
             files = self._files(located, resolved, self._seeds(resolved))
         except Misnamed as error:
-            yield located.problem(error.field, error.message, error.allowed)
-            return
+            return [located.problem(error.field, error.message, error.allowed)]
+        return self._claim_files(located, files)
+
+    def _claim_id(self, located: Located, request_id: str) -> list[Problem]:
+        first = self._claims.claim_id(request_id, located.line)
+        if first is None:
+            return []
+        return [
+            located.problem("id", f"{quoted(request_id)} is already the id of line {first}", "ids must differ"),
+        ]
+
+    def _claim_files(self, located: Located, files: tuple[str, ...]) -> list[Problem]:
         for path in files:
             fault = self._places.fault(path)
             first = None if fault else self._claims.claim_file(path, located.line)
             if fault or first is not None:
+                field = "id" if located.request.output is None else "output"
                 reason = fault or f"clashes with a file of line {first}; names are compared without case"
-                yield located.problem(
-                    field, f"the file {quoted(path, 200)} {reason}", "give it another name with output"
-                )
-                return
+                advice = "give it another name with output"
+                return [located.problem(field, f"the file {quoted(path, 200)} {reason}", advice)]
+        return []
 
 
 def _check_selection(config: RunConfig) -> None:

@@ -49,7 +49,7 @@ def resolve(request: GenerationRequest, index: int, config: RunConfig, card: Car
         said,
         msgspec.structs.replace(
             full,
-            id=f"{index:05d}" if request.id is None else request.id,
+            id=id_of(request, index),
             output=request.output,
             num_frames=frames,
             num_outputs=1 if full.num_outputs is None else full.num_outputs,
@@ -59,6 +59,11 @@ def resolve(request: GenerationRequest, index: int, config: RunConfig, card: Car
         kind,
         form,
     )
+
+
+def id_of(request: GenerationRequest, index: int) -> str:
+    """The id that `request` gives, else its number."""
+    return f"{index:05d}" if request.id is None else request.id
 
 
 def _layered(upper: GenerationRequest, lower: GenerationRequest) -> GenerationRequest:

@@ -9,6 +9,7 @@ from omni_cli.errors import Problem
 from omni_cli.prompts.check import Parsed, has_input
 from omni_cli.prompts.fields import RULES
 from omni_cli.prompts.nodes import Fault, Member
+from omni_cli.prompts.quick import Quick
 from omni_cli.prompts.row import MAX_BYTES, Located, Row, judge
 from omni_cli.prompts.rules import Unfit, describe
 from omni_cli.prompts.scan import scan
@@ -25,12 +26,14 @@ NOT_OURS = ("model", "user", "response_format", "moderation", "quality", "style"
 
 def read_lines(stream: Stream, defaults: GenerationRequest) -> Iterator[Located | Problem]:
     """The requests of a JSONL stream, one a line; blank lines are skipped."""
-    index = 0
+    index, quick = 0, Quick()
     for number, raw in stream.lines():
         if raw is None:
             yield too_long(stream.name, number, 1)
         elif not raw.strip(BLANK):
             continue
+        elif (request := quick.request(raw)) is not None:
+            yield Located(request, index, stream.name, Row(stream.name, number, 1, raw, parse))
         else:
             yield from read_row(Row(stream.name, number, 1, raw, parse), index, defaults)
         index += 1

@@ -19,6 +19,8 @@ def read_plain(stream: Stream, defaults: GenerationRequest) -> Iterator[Located 
             yield too_long(stream.name, number, 1)
         elif not (line := raw.decode("utf-8", "replace").strip()) or line.startswith("#"):
             continue
+        elif line.isascii() and line.isprintable() and line[0] != "\\":  # can have no fault
+            yield Located(GenerationRequest(prompt=line), index, stream.name, Row(stream.name, number, 1, raw, parse))
         else:
             yield from judge(Row(stream.name, number, 1, raw, parse), index, defaults)
         index += 1

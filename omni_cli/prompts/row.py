@@ -1,7 +1,8 @@
 """A row: the text of one request with its place, and how it is judged. Every format's rows end here."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from omni_cli.errors import Problem
 from omni_cli.prompts.check import MAX_FAULTS, Parsed, check, find
@@ -14,8 +15,7 @@ MAX_BYTES = 64 * 1024 * 1024
 NO_DEFAULTS = GenerationRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """The text of one request.
 
     `raw` is kept as it came, UTF-8 or meant to be; its first character stands at `line` and `column` of `source`, both
@@ -45,8 +45,7 @@ class Row:
         return Problem(self.source, *self.place(fault.at), fault.field, fault.message, fault.allowed)
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True):
     """A request and where it was asked for.
 
     `index` counts the rows of the source from 0, faulty ones included; `source` is the file's name, made safe to print.
@@ -55,7 +54,11 @@ class Located:
     request: GenerationRequest
     index: int
     source: str
-    row: Row = field(repr=False)
+    row: Row
+
+    def __repr__(self) -> str:
+        """Without the row: its text may be long."""
+        return f"Located({self.request!r}, index={self.index}, source={self.source!r})"
 
     @property
     def line(self) -> int:

@@ -76,7 +76,8 @@ class Stream:
             size += len(head)
             pieces = [*pieces, head] if size <= MAX_BYTES else []
             for part in rest:
-                yield Line(number, b"".join(pieces) if size <= MAX_BYTES else None)
+                raw = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                yield Line(number, raw if size <= MAX_BYTES else None)
                 number, pieces, size = number + 1, [part], len(part)
         if size:
             yield Line(number, b"".join(pieces) if size <= MAX_BYTES else None)

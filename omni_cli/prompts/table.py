@@ -13,6 +13,7 @@ from omni_cli.prompts.check import Parsed, check, has_input, is_input
 from omni_cli.prompts.fields import RULES, known, targets
 from omni_cli.prompts.jsonl import too_long
 from omni_cli.prompts.nodes import Fault, Member, Node
+from omni_cli.prompts.quick import QuickCells
 from omni_cli.prompts.row import NO_DEFAULTS, Located, Row, judge, not_utf8
 from omni_cli.prompts.scan import number, scan
 from omni_cli.prompts.source import Line, Stream
@@ -47,12 +48,19 @@ def _read(stream: Stream, dialect: Dialect, defaults: GenerationRequest) -> Iter
     yield from problems
     if not any(header.names):
         return
-    row_parse = partial(_parse, header)
+    row_parse, quick = partial(_parse, header), QuickCells(header.names, dialect.delimiter)
     for index, (line, raw) in enumerate(lines):
         if raw is None:
             yield too_long(stream.name, line, 1)
-        else:
-            yield from judge(Row(stream.name, line, 1, raw, row_parse), index, defaults)
+            continue
+        row, request = Row(stream.name, line, 1, raw, row_parse), quick.request(raw)
+        if request is not None:
+            yield Located(request, index, stream.name, row)
+            continue
+        for judged in judge(row, index, defaults):
+            if isinstance(judged, Located):
+                quick.remember(raw, judged.request)
+            yield judged
 
 
 def _header(

@@ -83,7 +83,7 @@ def planner(tmp_path, card):
     def make(*, output=None, defaults=None, model=None, info=INFO, versions=VERSIONS, card=card, **config) -> Planner:
         run = RunConfig(
             model=ModelConfig(**(model or {})),
-            output=OutputConfig(output_dir=str(tmp_path / "out"), **(output or {})),
+            output=OutputConfig(**{"output_dir": str(tmp_path / "out"), **(output or {})}),
             defaults=GenerationRequest(**(defaults or {})),
             **config,
         )

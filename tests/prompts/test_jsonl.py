@@ -1,7 +1,7 @@
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from omni_cli.prompts import Located
 from omni_cli.request import Adapter, GenerationRequest

@@ -1,0 +1,93 @@
+"""The short way to a request ends as the long one does, and is taken."""
+
+import io
+import json
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omni_cli.errors import Problem
+from omni_cli.prompts import Located, read
+from omni_cli.prompts.jsonl import parse
+from omni_cli.prompts.quick import Quick, QuickCells
+from omni_cli.prompts.row import NO_DEFAULTS, Row, judge
+from omni_cli.request import GenerationRequest
+
+QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+texts = st.sampled_from(
+    ["red", "a: b", "é", "", " ", "x" * 513, "\0", "\x1f", "\ud800", " pad ", "#x", "\\#x", "7", None]
+)
+members = st.lists(
+    st.tuples(st.sampled_from(["id", "prompt", "negative_prompt"]), texts)
+    | st.tuples(st.just("seed"), st.sampled_from([0, 7, -1, 2**63 - 1, 2**63, 2**64, 1.0, 1.5, True, "7", None]))
+    | st.tuples(st.sampled_from(["height", "width"]), st.sampled_from([64, 64.0, 0, 20000, "64", None]))
+    | st.tuples(st.sampled_from(["guidance_scale", "fps"]), st.sampled_from([3, 3.0, 0, -0.0, 1e400, None]))
+    | st.tuples(st.just("format"), st.sampled_from(["png", "PNG", "bmp"]))
+    | st.tuples(st.sampled_from(["n", "size", "extra", "image", "prompt "]), st.sampled_from([1, "8x8", {"a": 1}])),
+    max_size=5,
+)
+json_lines = st.tuples(members, st.sampled_from([":", " :", ": "])).map(
+    lambda row: "{" + ", ".join(f"{json.dumps(key)}{row[1]}{json.dumps(value)}" for key, value in row[0]) + "}"
+)
+cells = st.sampled_from(
+    ["red", " red ", "é", "", " ", '"a, b"', 'a"b', "7", "07", "-1", "1.5", "64", "9" * 19, "\x1f", "\r"]
+)
+columns = st.permutations(["id", "prompt", "seed", "height", "size", "n", "negative_prompt", "bad", "image"])
+
+
+def outcome(rows):
+    """Requests and problems without the line that they stand at."""
+    return [
+        row.request if isinstance(row, Located) else (row.column, row.field, row.message, row.allowed) for row in rows
+    ]
+
+
+def read_all(content: str, kind: str) -> list[Located | Problem]:
+    return list(read("-", stdin=io.BytesIO(content.encode("utf-8", "surrogatepass")), format=kind))
+
+
+@given(st.lists(json_lines, min_size=1, max_size=8))
+@QUICK
+def test_json_rows_are_judged_as_the_long_way_judges_them(lines):
+    long = [row for line in lines for row in judge(Row("<stdin>", 1, 1, line.encode(), parse), 0, NO_DEFAULTS)]
+    assert outcome(read_all("\n".join(lines), "jsonl")) == outcome(long)
+
+
+@given(columns, st.integers(1, 4), st.lists(st.lists(cells, min_size=1, max_size=4), min_size=1, max_size=8))
+@QUICK
+def test_records_are_judged_as_if_each_stood_alone(names, count, records):
+    header = names[:count]
+    for delimiter, kind in ((",", "csv"), ("\t", "tsv")):
+        first = delimiter.join(header) + "\n"
+        rows = [delimiter.join(record[:count]) for record in records]
+        sound = [row for row in rows if row.count('"') % 2 == 0 and row.strip(f" \r{delimiter}")]
+        head = outcome(read_all(first, kind))
+        head = [] if head == outcome(read_all("", kind)) else head
+        alone = [one for row in sound for one in outcome(read_all(first + row + "\n", kind))[len(head) :]]
+        if sound:
+            assert outcome(read_all(first + "\n".join(sound) + "\n", kind)) == [*head, *alone]
+
+
+@given(st.lists(texts.filter(lambda text: text and text != "\0"), min_size=1, max_size=6))
+@QUICK
+def test_lines_of_text_are_judged_as_the_long_way_judges_them(lines):
+    found = read_all("\n".join(lines), "txt")
+    assert all(row.request == GenerationRequest(prompt=row.request.prompt) for row in found if isinstance(row, Located))
+    prompts = [row.request.prompt for row in found if isinstance(row, Located)]
+    writable = [line.strip() for line in lines if line.strip() and line[0] != "#" and line != "\ud800"]
+    assert prompts == [line.removeprefix("\\") for line in writable]
+
+
+def test_a_row_like_a_sound_one_takes_the_short_way():
+    quick = Quick()
+    assert quick.request(b'{"id":"a","prompt":"b","seed":1,"height":64}') == GenerationRequest(
+        id="a", prompt="b", seed=1, height=64
+    )
+    for row in (b'{"prompt":"a","prompt":"b"}', b'{"prompt":"a","seed":null}', b'{"prompt":" "}', b'{"prompt":"a: b"}'):
+        assert quick.request(row) is None
+    table = QuickCells(("id", "prompt", "height"), ",")
+    assert table.request(b"a,b,64") is None
+    table.remember(b"a,b,64", GenerationRequest(id="a", prompt="b", height=64))
+    assert table.request(b"c, d ,64") == GenerationRequest(id="c", prompt="d", height=64)
+    assert table.request(b"c,d,65") is None
