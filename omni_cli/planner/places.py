@@ -19,8 +19,10 @@ class Places:
 
     def fault(self, path: str) -> str:
         """Why a file cannot be placed at `path`, relative to the output folder; "" if it can."""
-        if path.isascii() and "/" not in path and len(path) <= self._room and self._is_free(path):
-            return ""
+        obstacles = self._obstacles
+        flat = path.isascii() and "/" not in path and len(path) <= self._room
+        if flat and obstacles is not None and path.lower() not in obstacles:
+            return ""  # nothing in the folder itself is in the way, whatever the case of either name
         target = f"{self._root.rstrip('/')}/{path}"
         if len(os.fsencode(target)) > MAX_PATH_BYTES:
             return f"makes a path of more than {MAX_PATH_BYTES} bytes"
@@ -35,10 +37,6 @@ class Places:
             return "is a folder there already"
         # Placing a file replaces a link itself, never what it points to.
         return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "is a device, pipe or socket there already"
-
-    def _is_free(self, name: str) -> bool:
-        """True if nothing in the output folder itself is in the way of the ASCII `name`, whatever the case of either."""
-        return self._obstacles is not None and name.lower() not in self._obstacles
 
     @cached_property
     def _obstacles(self) -> frozenset[str] | None:

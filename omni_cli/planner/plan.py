@@ -61,7 +61,8 @@ class Planner:
         request_id = id_of(located.request, located.index)
         file = self._alike.file(located.request, request_id)
         if file is not None:
-            return self._claim_id(located, request_id) or self._claim_files(located, (file,))
+            taken = self._claim_id(located, request_id)
+            return taken if taken else self._claim_file(located, file)
         try:
             resolved = resolve(located.request, located.index, self._config, self._card, self._base)
         except Misnamed as error:
@@ -186,7 +187,11 @@ class Planner:
             files = self._files(located, resolved, self._seeds(resolved))
         except Misnamed as error:
             return [located.problem(error.field, error.message, error.allowed)]
-        return self._claim_files(located, files)
+        for path in files:
+            problems = self._claim_file(located, path)
+            if problems:
+                return problems
+        return []
 
     def _claim_id(self, located: Located, request_id: str) -> list[Problem]:
         first = self._claims.claim_id(request_id, located.line)
@@ -196,16 +201,16 @@ class Planner:
             located.problem("id", f"{quoted(request_id)} is already the id of line {first}", "ids must differ"),
         ]
 
-    def _claim_files(self, located: Located, files: tuple[str, ...]) -> list[Problem]:
-        for path in files:
-            fault = self._places.fault(path)
-            first = None if fault else self._claims.claim_file(path, located.line)
-            if fault or first is not None:
-                field = "id" if located.request.output is None else "output"
-                reason = fault or f"clashes with a file of line {first}; names are compared without case"
-                advice = "give it another name with output"
-                return [located.problem(field, f"the file {quoted(path, 200)} {reason}", advice)]
-        return []
+    def _claim_file(self, located: Located, path: str) -> list[Problem]:
+        fault = self._places.fault(path)
+        first = None if fault else self._claims.claim_file(path, located.line)
+        if not fault and first is None:
+            return []
+        field = "id" if located.request.output is None else "output"
+        reason = fault or f"clashes with a file of line {first}; names are compared without case"
+        return [
+            located.problem(field, f"the file {quoted(path, 200)} {reason}", "give it another name with output"),
+        ]
 
 
 def _check_selection(config: RunConfig) -> None:
