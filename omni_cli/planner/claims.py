@@ -25,31 +25,33 @@ class Claims:
 
     def claim_id(self, request_id: str, line: int) -> int | None:
         """None, or the line whose id is already this one."""
-        return _claim(self._ids, _key(request_id), line)
+        key = request_id if len(request_id) <= _SHORT and request_id.isascii() else _key(request_id)
+        first = self._ids.get(key)
+        if first is None:
+            self._ids[key] = line
+        return first
 
     def claim_file(self, path: str, line: int) -> int | None:
         """None, or a line that has this very name, needs it as a folder, or has a file where this needs a folder."""
-        folded = _folded(path)
-        key = _key(folded)
+        folded = path.lower() if path.isascii() else _folded(path)
+        key = folded if len(folded) <= _SHORT and folded.isascii() else _key(folded)
         if "/" not in folded:
-            first = self._folders.get(key) if self._folders else None
-            return _claim(self._files, key, line) if first is None else first
+            first = self._files.get(key)
+            if first is None and self._folders:
+                first = self._folders.get(key)
+            if first is None:
+                self._files[key] = line
+            return first
         folders = [_key(folded[:at]) for at, char in enumerate(folded) if char == "/"]
         taken = [*(self._files.get(folder) for folder in folders), self._folders.get(key)]
         first = next((line for line in taken if line is not None), None)
         if first is None:
-            first = _claim(self._files, key, line)
+            first = self._files.get(key)
         if first is None:
+            self._files[key] = line
             for folder in folders:
                 self._folders.setdefault(folder, line)
         return first
-
-
-def _claim(names: _Names, key: str | bytes, line: int) -> int | None:
-    first = names.get(key)
-    if first is None:
-        names[key] = line
-    return first
 
 
 def _key(name: str) -> str | bytes:
@@ -59,7 +61,5 @@ def _key(name: str) -> str | bytes:
 
 
 def _folded(path: str) -> str:
-    """Canonical caseless form (Unicode 3.13, D145), which in ASCII is lower case."""
-    if path.isascii():
-        return path.lower()
+    """Canonical caseless form (Unicode 3.13, D145); in ASCII that is lower case."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())

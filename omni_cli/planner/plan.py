@@ -141,8 +141,11 @@ class Planner:
     def _limited(self, rows: Iterable[Located | Problem]) -> Iterator[Located | Problem]:
         """`rows` up to the one that completes the limit, and not one further: the source may be a slow pipe."""
         limit = self._config.limit
+        if limit is None:
+            yield from rows
+            return
         for row in rows:
-            if limit is not None and not isinstance(row, Problem) and row.index >= limit - 1:
+            if not isinstance(row, Problem) and row.index >= limit - 1:
                 if row.index == limit - 1:
                     yield row
                 return

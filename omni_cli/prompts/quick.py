@@ -53,7 +53,7 @@ class Quick:
             if not 0 <= seed <= MAX_SEED:
                 return None
         prompt = request.prompt
-        if prompt is None or not _plain(prompt):
+        if prompt is None or not prompt.isascii() or not prompt.isprintable() or not prompt.strip():
             return None
         said += 1
         if request.id is not None:
