@@ -119,6 +119,26 @@ def test_short_and_long_way_give_the_same_problems_and_plans(planner, ask, tmp_p
             assert short.plan(row) == long.plan(row)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"seed": 2**70},
+        {"seed": -1},
+        {"prompt": "bad \ud800"},
+        {"prompt": None},
+        {"negative_prompt": "\udfff"},
+        *({"id": name} for name in ("con", "COM1", "com1.x", "nul.a", "comb", "-a", ".a", "a.", "é", "a" * 101, "x/y")),
+    ],
+)
+def test_an_odd_row_after_a_sound_one_is_judged_and_named_as_alone(planner, ask, odd):
+    after, alone, row = planner(), planner(), ask(1, **odd)
+    assert after.check(ask(0, id="first")) == []
+    assert after.check(row) == alone.check(row)
+    if "id" in odd:
+        file = alone.plan(row).files[0]
+        assert after.check(ask(2, output=file)) != []
+
+
 @given(st.lists(requests, max_size=12))
 @QUICK
 def test_the_file_of_the_short_way_is_the_planned_one(planner, ask, card, tmp_path, rows):

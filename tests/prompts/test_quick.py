@@ -91,3 +91,8 @@ def test_a_row_like_a_sound_one_takes_the_short_way():
     table.remember(b"a,b,64", GenerationRequest(id="a", prompt="b", height=64))
     assert table.request(b"c, d ,64") == GenerationRequest(id="c", prompt="d", height=64)
     assert table.request(b"c,d,65") is None
+
+
+def test_a_seed_that_is_no_json_number_is_refused_after_a_sound_record():
+    rows = read_all("prompt,seed\na,7\nb,07\nc,+8\nd,9\n", "csv")
+    assert [isinstance(row, Located) for row in rows] == [True, False, False, True]
