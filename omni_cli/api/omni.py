@@ -12,11 +12,11 @@ from typing import Any, Literal, Self
 import msgspec
 
 from omni_cli.api.session import Session
-from omni_cli.api.source import given_row
 from omni_cli.config import AUTO_BATCH_SIZE, RunConfig, VideoOutputTransport
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.events import AnyEvent, Observer
 from omni_cli.planner import Planner
+from omni_cli.planner.source import given_row
 from omni_cli.prompts import Located
 from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest, Result
 from omni_cli.trace import Figures, Timeline

@@ -4,14 +4,12 @@ import time
 from dataclasses import dataclass
 
 from omni_cli.api.session import Session
-from omni_cli.api.source import Rows, Source
-from omni_cli.config import EngineConfig, RunConfig
 from omni_cli.errors import EngineError, Interrupted, OmniGenError, PromptFileError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.journal import check_folder
-from omni_cli.models.cards import Card
-from omni_cli.models.registry import card_for, peek
 from omni_cli.planner import Planner
+from omni_cli.planner.check_file import check_file, known_card
+from omni_cli.planner.source import Rows, Source
 
 CHECK_ALONE_S = 0.3
 """A file that is checked within this time is checked before any process is started; a longer check overlaps with loading."""
@@ -69,24 +67,6 @@ def run_file(session: Session, source: Source) -> int:
     finally:
         _finish(session, tally, code, reason)
     return code
-
-
-def known_card(config: RunConfig) -> Card | None:
-    """The card of the model, if it is known without loading: another runner than ours brings a card of its own."""
-    if config.engine.runner != EngineConfig().runner:
-        return None
-    pipeline = peek(config.model)
-    return card_for(pipeline, config.model) if pipeline else None
-
-
-def check_file(config: RunConfig, source: Source, rows: Rows | None = None) -> int:
-    """The number of this run's requests in `source`. Raises PromptFileError with every problem that can be known now.
-
-    `rows`, if given, are the rows of `source`. Without a card, only what the file itself says can be judged.
-    """
-    rows = source.rows() if rows is None else rows
-    card = known_card(config)
-    return Planner.count_all(config, rows) if card is None else Planner(config, card, base=source.base).check_all(rows)
 
 
 def _starting_late(session: Session, rows: Rows) -> Rows:

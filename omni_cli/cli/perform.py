@@ -10,12 +10,12 @@ import msgspec
 
 from omni_cli.api.run import run_file
 from omni_cli.api.session import Session
-from omni_cli.api.source import Source
 from omni_cli.cli.signals import stopping
 from omni_cli.config import ProgressMode, RunConfig, output_timeout
 from omni_cli.errors import Interrupted, UsageError
 from omni_cli.events import Note
 from omni_cli.log import log_to_file, warnings_to
+from omni_cli.planner.source import Source
 from omni_cli.trace import Timeline
 from omni_cli.view import open_view
 

@@ -15,9 +15,9 @@ def validate(
 ) -> None:
     """Check every request of a prompt file: fields, ranges, sizes, ids, names, inputs. Exit code 2 if one is wrong."""
     # Imported when a file is to be checked: --help stays fast.
-    from omni_cli.api.run import check_file
-    from omni_cli.api.source import Source
     from omni_cli.config import ModelConfig, RunConfig
+    from omni_cli.planner.check_file import check_file
+    from omni_cli.planner.source import Source
     from omni_cli.request import GenerationRequest
 
     config = RunConfig(model=ModelConfig(model=model))
