@@ -5,6 +5,7 @@ a plain background: each pixel is some share of one colour over the other, and t
 square and a triangle of the same area and centre.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,8 +18,16 @@ UNCLEAR = "unclear"
 
 COLOUR_TOLERANCE = 40.0
 """Largest distance in RGB, 0-255, between a measured colour and the named one."""
-LEAST_OVERLAP, LEAST_LEAD = 0.88, 0.02
-"""Intersection over union with the best template, and how far the second best must be behind."""
+PERIMETER = {"circle": 2 * math.sqrt(math.pi), "square": 4.0, "triangle": math.sqrt(12 * math.sqrt(3))}
+"""Of a shape of area 1. A longer outline loses more overlap to the same error, so limits are set on the error."""
+LARGEST_DEVIATION = 0.042
+"""Largest mean distance of an outline from its template's, over the square root of the shape's area.
+
+In overlap, intersection over union, averaged over the frames: a circle needs 0.85, a square 0.83 and a triangle 0.81. A
+square on its corner, the shape that comes nearest to another's template, deviates by 0.047 from a circle.
+"""
+LEAST_LEAD = 0.025
+"""How far the second best template's overlap must be behind."""
 SHARPEN = 3.0
 """Edges this much steeper: codecs soften them, which moves no edge but would cost overlap."""
 LARGEST_STRAY = 0.08
@@ -50,10 +59,9 @@ def detect(frames: NDArray[np.uint8]) -> Seen:
     if foreground is None:
         return Seen(UNCLEAR, _name(background), UNCLEAR, motion)
     share, stray = _shares(pixels, background, foreground)
-    shapes = [_shape(one, off) for one, off in zip(share, stray, strict=True)]
     if motion is not None:
         motion = _motion(share)
-    return Seen(_name(foreground), _name(background), _majority(shapes), motion)
+    return Seen(_name(foreground), _name(background), _shape(share, stray), motion)
 
 
 def obedience(pairs: Iterable[tuple[Scene, Seen]]) -> dict[str, float]:
@@ -111,19 +119,35 @@ def _erode(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _shape(share: Floats, stray: NDArray[np.bool_]) -> str:
-    """The template that one frame's shares, float [H, W], overlap with best; unclear below the limits."""
-    area = share.sum()
-    if area < 0.01 * share.size or stray.sum() > LARGEST_STRAY * area:
+    """The shape of a clip, from the shares [T, H, W] of its frames: one frame that wobbles does not decide, nor does it count
+    for nothing.
+    """
+    frames = [_overlaps(one) for one, off in zip(share, stray, strict=True) if _is_whole(one, off)]
+    if len(frames) <= 0.75 * len(share):
         return UNCLEAR
+    mean = {name: sum(overlap[name] for overlap in frames) / len(frames) for name in SHAPES}
+    second, best = sorted(mean, key=mean.__getitem__)[-2:]
+    deviation = (1 - mean[best]) / PERIMETER[best]
+    clear = deviation <= LARGEST_DEVIATION and mean[best] - mean[second] >= LEAST_LEAD
+    return best if clear else UNCLEAR
+
+
+def _is_whole(share: Floats, stray: NDArray[np.bool_]) -> bool:
+    """True if a frame, [H, W], shows one area of the shape's colour and little else."""
+    area = float(share.sum())
+    return area >= 0.01 * share.size and stray.sum() <= LARGEST_STRAY * area
+
+
+def _overlaps(share: Floats) -> dict[str, float]:
+    """Intersection over union of one frame's shares, [H, W], with each template of the same area and centre."""
+    area = share.sum()
     y, x = np.indices(share.shape)
     cx, cy = (share * x).sum() / area, (share * y).sum() / area
     overlaps = {}
     for name in SHAPES:
         template = np.clip(0.5 - _distance(name, x - cx, y - cy, area), 0, 1)
         overlaps[name] = float(np.minimum(share, template).sum() / np.maximum(share, template).sum())
-    second, best = sorted(overlaps, key=overlaps.__getitem__)[-2:]
-    clear = overlaps[best] >= LEAST_OVERLAP and overlaps[best] - overlaps[second] >= LEAST_LEAD
-    return best if clear else UNCLEAR
+    return overlaps
 
 
 def _distance(shape: str, dx: Floats, dy: Floats, area: float) -> Floats:
@@ -137,12 +161,6 @@ def _distance(shape: str, dx: Floats, dy: Floats, area: float) -> Floats:
         inradius = np.sqrt(area / (3 * np.sqrt(3)))
         distance = np.maximum(np.sqrt(3) / 2 * np.abs(dx) - 0.5 * dy, dy) - inradius
     return distance
-
-
-def _majority(shapes: list[str]) -> str:
-    """The shape of more than three quarters of the frames."""
-    best = max(set(shapes), key=shapes.count)
-    return best if shapes.count(best) > 0.75 * len(shapes) else UNCLEAR
 
 
 def _motion(share: Floats) -> str:

@@ -55,6 +55,19 @@ def test_a_triangle_on_its_side_or_head_is_not_our_triangle(turns: int) -> None:
     assert detect(np.ascontiguousarray(clip)).shape == UNCLEAR
 
 
+@pytest.mark.parametrize("stretch", [0.72, 1.4])
+def test_a_squat_or_tall_triangle_is_not_our_triangle(stretch: float) -> None:
+    clip = drawn(Scene("red", "blue", "triangle", "still"), 1, 64, 64)
+    rows = (np.arange(64) - 31.5) / stretch + 31.5
+    assert detect(clip[:, np.clip(rows.round().astype(int), 0, 63)]).shape == UNCLEAR
+
+
+def test_an_arrow_head_is_not_a_triangle() -> None:
+    clip = drawn(Scene("red", "blue", "triangle", "still"), 1)
+    clip[:, 32:, 26:38] = RGB["blue"]
+    assert detect(clip).shape == UNCLEAR
+
+
 def test_a_ring_and_two_circles_are_unclear() -> None:
     ring = drawn(RED_ON_BLUE, 1)
     ring[:, 24:40, 24:40] = RGB["blue"]

@@ -19,7 +19,7 @@ LEARNING_RATE, MATRIX_LEARNING_RATE = 2e-3, 6e-3
 SHIFT = 2.5
 IMAGES_FIRST = 0.12
 """Share of the time in which images are most of the data: shapes are learned there at a fifth of the cost."""
-MINUTES_PER_REPORT, MINUTES_PER_EVALUATION = 1.0, 7.0
+MINUTES_PER_REPORT, MINUTES_PER_EVALUATION = 1.0, 10.0
 
 
 def build(channels: int) -> WanTransformer3DModel:

@@ -27,23 +27,23 @@ class Bucket:
 
 
 BUCKETS = (
-    Bucket(1, 64, 64, 96, 6.0, 1.5),
-    Bucket(1, 96, 96, 64, 2.0, 0.7),
-    Bucket(1, 128, 128, 40, 2.0, 2.5),
-    Bucket(1, 64, 128, 64, 0.5, 0.3),
-    Bucket(1, 128, 64, 64, 0.5, 0.3),
-    Bucket(1, 256, 256, 10, 0.0, 0.3),
-    Bucket(5, 64, 64, 64, 0.5, 0.3),
-    Bucket(5, 128, 128, 20, 0.0, 0.3),
-    Bucket(9, 64, 64, 48, 1.0, 2.5),
-    Bucket(9, 96, 96, 24, 0.0, 0.6),
+    Bucket(1, 64, 64, 96, 6.0, 1.2),
+    Bucket(1, 96, 96, 64, 2.0, 0.4),
+    Bucket(1, 128, 128, 40, 2.0, 2.0),
+    Bucket(1, 64, 128, 64, 0.5, 0.2),
+    Bucket(1, 128, 64, 64, 0.5, 0.2),
+    Bucket(1, 256, 256, 10, 0.0, 0.2),
+    Bucket(5, 64, 64, 64, 0.5, 0.2),
+    Bucket(5, 128, 128, 20, 0.0, 0.2),
+    Bucket(9, 64, 64, 48, 1.0, 2.8),
+    Bucket(9, 96, 96, 24, 0.0, 0.4),
     Bucket(9, 128, 128, 16, 0.5, 4.0),
-    Bucket(9, 64, 128, 28, 0.0, 0.4),
-    Bucket(9, 128, 64, 28, 0.0, 0.4),
-    Bucket(17, 64, 64, 32, 0.0, 1.6),
-    Bucket(17, 96, 96, 16, 0.0, 0.2),
-    Bucket(17, 128, 128, 10, 0.0, 2.2),
-    Bucket(33, 64, 64, 16, 0.0, 0.2),
+    Bucket(9, 64, 128, 28, 0.0, 0.25),
+    Bucket(9, 128, 64, 28, 0.0, 0.25),
+    Bucket(17, 64, 64, 32, 0.0, 2.0),
+    Bucket(17, 96, 96, 16, 0.0, 0.15),
+    Bucket(17, 128, 128, 10, 0.0, 2.4),
+    Bucket(33, 64, 64, 16, 0.0, 0.15),
 )
 
 
@@ -70,7 +70,7 @@ class Pools:
     def batch(self, bucket: Bucket) -> tuple[list[Scene], Tensor]:
         """Scenes and their normalized latents, float32 [B, z, t, h, w]; adds some new ones to the pool first."""
         pool = self.pools[bucket]
-        wanted = max(2 * bucket.batch - len(pool), round(bucket.batch * self.fresh_share), 1)
+        wanted = max(4 * bucket.batch - len(pool), round(bucket.batch * self.fresh_share), 1)
         scenes = self.rng.choices(training_scenes(), k=wanted)
         encoded = (self.encode(scenes, bucket.frames, bucket.height, bucket.width) - self.mean) / self.std
         pool.extend(zip(scenes, encoded, strict=True))
