@@ -186,6 +186,11 @@ def _timings(output: Output, encode: Interval = Interval(0, 0), write: Interval 
 
 
 def _yield_cores() -> None:
-    """Let this thread run behind the forward. Linux gives each thread a niceness of its own; elsewhere nothing changes."""
+    """Let this thread run behind the forward. Linux gives each thread a niceness of its own; elsewhere nothing changes.
+
+    A run that was started nicer than that stays as it is: only root may become less nice, and nobody has asked for it.
+    """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICENESS)
+        thread = threading.get_native_id()
+        niceness = max(_BACKGROUND_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)

@@ -1,6 +1,8 @@
 """Every request ends in one entry, its memory given back, its row written after its files are in place."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from omni_cli.events import AnyEvent, EncodeDone, EncodeStarted, RequestFinished
 from omni_cli.executor.protocol import Handle
 from omni_cli.request import Interval, Result
 from tests.batch.conftest import MODEL, PATIENCE_S, Memory, planned
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def ended(desk: Desk) -> Result:
@@ -171,3 +175,14 @@ def test_intervals_of_several_files_add_up() -> None:
     for part in (Interval(10, 12), Interval(20, 23)):
         total = _join(total, part)
     assert total == Interval(10, 15)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities per thread are Linux's")
+def test_a_run_that_was_started_nicer_than_that_is_not_made_less_nice() -> None:
+    code = (
+        "import os, threading; os.nice(12); from omni_cli.batch.desk import _yield_cores; _yield_cores(); "
+        "print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))"
+    )
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) == min(19, before + 12)
