@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from omni_cli.models.demo.train import text
 from omni_cli.models.demo.train.latents import BUCKETS, Bucket, Pools
-from omni_cli.models.demo.train.optim import Trainer
+from omni_cli.models.demo.train.optim import Trainer, write_checkpoint
 
 LEARNING_RATE, MATRIX_LEARNING_RATE = 2e-3, 6e-3
 SHIFT = 2.5
@@ -85,10 +85,8 @@ class DiTStage:
 
     def save(self, path: Path) -> None:
         """Writes a checkpoint, whole or not at all."""
-        partial = path.with_suffix(".partial")
         latents = {"mean": self.pools.mean, "std": self.pools.std}
-        torch.save({"trainer": self.trainer.state_dict(), "spent": self.spent, **latents}, partial)
-        partial.replace(path)
+        write_checkpoint(path, {"trainer": self.trainer.state_dict(), "spent": self.spent, **latents})
 
     def load(self, path: Path) -> None:
         """Goes on from a checkpoint; the pools, being only data, start anew."""
@@ -119,7 +117,8 @@ def velocity(model: WanTransformer3DModel, noisy: Tensor, t: Tensor, words: Tens
     shift, scale = (model.scale_shift_table + temb.float().unsqueeze(1)).chunk(2, dim=1)
     x = model.proj_out(F.layer_norm(x, x.shape[-1:]) * (1 + scale) + shift)
     x = x.view(batch, frames, height // 2, width // 2, 2, 2, channels)
-    return x.permute(0, 6, 1, 2, 4, 3, 5).reshape(batch, channels, frames, height, width)
+    result: Tensor = x.permute(0, 6, 1, 2, 4, 3, 5).reshape(batch, channels, frames, height, width)
+    return result
 
 
 def _block(
@@ -136,7 +135,8 @@ def _block(
     h = block.norm2(x)
     x = x + _attend(block.attn2, h, words, None, bias)
     h = F.layer_norm(x, x.shape[-1:]) * (1 + ff_scale) + ff_shift
-    return x + block.ffn(h) * ff_gate
+    result: Tensor = x + block.ffn(h) * ff_gate
+    return result
 
 
 # One graph for all blocks and sizes: twice as fast as op by op, for two minutes of compiling at the start.
@@ -165,5 +165,5 @@ def _rms_norm(norm: nn.RMSNorm, x: Tensor) -> Tensor:
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding of adjacent pairs: x [B, heads, N, D], cos and sin [N, D / 2]."""
-    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)  # type: ignore[no-untyped-call]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)

@@ -32,5 +32,6 @@ def _through_h264(frames: Frames) -> Frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())
     file.seek(0)
-    with av.open(file) as container:
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+    with av.open(file, "r") as container:
+        decoded = [frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False) for frame in container.decode(video=0)]
+    return np.stack(decoded)

@@ -7,6 +7,7 @@ shape are orthogonalized together, which on a CPU is the difference between a ch
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,8 @@ def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return (x.mT if matrices.size(-2) > matrices.size(-1) else x).float().contiguous()
+    result: Tensor = (x.mT if matrices.size(-2) > matrices.size(-1) else x).float().contiguous()
+    return result
 
 
 class Trainer:
@@ -79,7 +81,7 @@ class Trainer:
         """One step down `loss`; gives back the gradient's norm. A gradient that is not finite changes nothing."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         norm = float(nn.utils.clip_grad_norm_(self.params.values(), 1.0))
         if not math.isfinite(norm):
             return norm
@@ -114,6 +116,13 @@ class Trainer:
         self.steps = state["steps"]  # type: ignore[assignment]
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):  # type: ignore[call-overload]
             optimizer.load_state_dict(saved)
+
+
+def write_checkpoint(path: Path, state: dict[str, object]) -> None:
+    """Writes `state` to `path`, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    partial.replace(path)
 
 
 def _is_matrix(name: str, p: Tensor) -> bool:

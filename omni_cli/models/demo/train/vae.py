@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from omni_cli.models.demo.draw import draw, random_placements
 from omni_cli.models.demo.scenes import all_scenes
-from omni_cli.models.demo.train.optim import Trainer
+from omni_cli.models.demo.train.optim import Trainer, write_checkpoint
 
 CONFIG = {
     "base_dim": 16, "decoder_base_dim": 32, "z_dim": 12, "dim_mult": [1, 2, 2], "num_res_blocks": 1,
@@ -55,7 +55,8 @@ def speed_up(vae: AutoencoderKLWan) -> None:
 
 
 def _rms_norm(norm: WanRMS_norm, x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-12) * norm.gamma
+    scaled: Tensor = x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-12) * norm.gamma
+    return scaled
 
 
 def train(out: Path, minutes: float, seed: int, resume: bool) -> AutoencoderKLWan:
@@ -79,9 +80,9 @@ def train(out: Path, minutes: float, seed: int, resume: bool) -> AutoencoderKLWa
         if time.monotonic() - reported > SECONDS_PER_REPORT:
             psnr = -10 * torch.tensor(sums[0] / sums[1]).log10().item() + 6.02
             print(f"vae {spent / 60:5.1f} min  step {trainer.steps}  crops {psnr:.2f} dB", flush=True)
-            torch.save({"trainer": trainer.state_dict(), "spent": spent}, checkpoint)
+            write_checkpoint(checkpoint, {"trainer": trainer.state_dict(), "spent": spent})
             reported, sums = time.monotonic(), [0.0, 0.0]
-    torch.save({"trainer": trainer.state_dict(), "spent": spent}, checkpoint)
+    write_checkpoint(checkpoint, {"trainer": trainer.state_dict(), "spent": spent})
     trainer.swap_ema()
     return vae.eval()
 
@@ -120,7 +121,8 @@ def decode(vae: AutoencoderKLWan, latents: Tensor) -> Tensor:
     for i in range(x.size(2)):
         chunks.append(vae.decoder(x[:, :, i : i + 1], feat_cache=vae._feat_map, feat_idx=[0], first_chunk=i == 0))
     vae.clear_cache()
-    return unpatchify(torch.cat(chunks, 2), patch_size=vae.config.patch_size)
+    clips: Tensor = unpatchify(torch.cat(chunks, 2), patch_size=vae.config.patch_size)
+    return clips
 
 
 @torch.no_grad()
