@@ -1,11 +1,20 @@
-"""Ctrl-C and SIGTERM while a run is on: once to finish what is computed, twice to leave at once."""
+"""Ctrl-C and SIGTERM while a run is on: once to finish what is computed, twice to leave at once.
+
+signal ── C handler ──> wake-up pipe ──> signals thread ── first: stop ──> the run · second ──> gone
+
+A Python handler would run on the main thread, between two bytecodes: a signal that comes just before that thread begins to
+wait would be seen only when the wait ends, which may be a forward later. The pipe is written at once.
+"""
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+
+_INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(slots=True)
@@ -19,26 +28,39 @@ class Caught:
         return 128 + self.number if self.number and code == _INTERRUPTED else code
 
 
-_INTERRUPTED = 130
-
-
 @contextmanager
 def stopping(on_first: Callable[[], None], on_second: Callable[[], None]) -> Iterator[Caught]:
-    """Handle SIGINT and SIGTERM: the first calls `on_first`, the second `on_second` and ends the process at once."""
+    """Handle SIGINT and SIGTERM: the first calls `on_first`, the second `on_second` and ends the process at once.
+
+    Both are called on a thread of their own. Must be entered on the main thread.
+    """
     caught = Caught()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if not caught.number:
-            caught.number = number
-            on_first()
-            return
-        on_second()
-        # Nothing below is waited for: writer threads may hang in a dead disk, a worker in a dead driver.
-        os._exit(128 + caught.number)
-
-    old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    thread = threading.Thread(target=_watch, args=(reader, caught, on_first, on_second), name="signals", daemon=True)
+    thread.start()
+    handlers = {number: signal.signal(number, lambda number, frame: None) for number in _SIGNALS}
+    wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
         yield caught
     finally:
-        for number, handler in old.items():
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in handlers.items():
             signal.signal(number, handler)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+
+
+def _watch(reader: int, caught: Caught, on_first: Callable[[], None], on_second: Callable[[], None]) -> None:
+    """One byte for each signal, until the pipe is closed."""
+    while received := os.read(reader, 64):
+        for number in received:
+            if number not in _SIGNALS:
+                continue
+            if caught.number:
+                on_second()
+                # Nothing below is waited for: writer threads may hang in a dead disk, a worker in a dead driver.
+                os._exit(128 + caught.number)
+            caught.number = number
+            on_first()
