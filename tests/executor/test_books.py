@@ -91,6 +91,21 @@ def test_a_request_whose_output_never_comes_is_given_up_in_the_end(books: Books)
         assert ids(books.worker_died(0)) == (["a"] if attempt == MAX_ATTEMPTS else [])
 
 
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_a_call_that_is_over_leaves_the_books_with_its_deadline(books: Books, overtaken: bool) -> None:
+    handles = books.add(planned("a", "b"))
+    message = send(books)
+    books.started(message.rpc_id)
+    if overtaken:
+        assert [books.finish(handle.output_id, 0.0) is not None for handle in handles] == [True, True]
+        assert len(books.lines()) == 1, "its ComputeDone is still to come"
+    books.computed(message.rpc_id, FORWARD, OUTPUT_TIMEOUT)
+    if not overtaken:
+        assert books.next_deadline() is not None
+        assert [books.finish(handle.output_id, 0.0) is not None for handle in handles] == [True, True]
+    assert (books.lines(), books.next_deadline()) == ([], None)
+
+
 def test_an_answer_to_a_call_of_a_dead_worker_changes_nothing(books: Books) -> None:
     (handle,) = books.add(planned("a"))
     message = send(books)
@@ -271,8 +286,10 @@ class Walk(RuleBasedStateMachine):
         unsettled = [id_ for id_ in self.handles if id_ not in self.settled]
         for id_ in unsettled:
             assert in_books.count(self.handles[id_].output_id) == 1
-        # What was sent and is not over stays, though nobody waits for it.
+        # What was sent and is not over stays, though nobody waits for it; what is over does not.
         assert in_books.count("its end") <= sum(map(len, self.held.values()))
+        computed = [message for _, message in self.computed if self.open(message)]
+        assert in_books.count(": computed for") == len(computed)
 
     def teardown(self) -> None:
         left = self.books.close(EngineError("over"))
