@@ -83,7 +83,6 @@ class Crew:
             tail = link.process.log_tail()
             link.views.close()
             link.process.dispose()
-            self._lost(link)
             logger.info("%s; its log ends with:\n%s", ending, tail)
             return None if self._leaving else (ending, tail)
 
@@ -93,7 +92,7 @@ class Crew:
             if self._leaving:
                 return
             assert self._model is not None
-            self._lost(link)  # what was asked since it was buried
+            self._lost(link)
             self.links[link.index] = self._start(link.index)
             self._send_load(self.links[link.index], self._model)
 

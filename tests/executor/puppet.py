@@ -8,6 +8,7 @@ hands, so the test speaks as the worker, in whatever order it likes, and nothing
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import sys
@@ -85,8 +86,9 @@ class Puppet:
 
     def expect(self, kind: type[T]) -> T:
         """The next message from the executor, which must be of this kind."""
-        received = self.channel.receive()
-        assert received is not None, f"expected {kind.__name__}, found the end of the channel"
+        while (received := next(self.channel.messages(), None)) is None:
+            assert select.select([self.channel], [], [], PATIENCE_S)[0], f"expected {kind.__name__}, heard nothing"
+            assert self.channel.take_in(), f"expected {kind.__name__}, found the end of the channel"
         message = m.decode_to_worker(received[0])
         assert isinstance(message, kind), message
         return message
@@ -199,8 +201,6 @@ class Stage:
         _, fds, _, _ = socket.recv_fds(control, 16, 1)
         channel = socket.socket(fileno=fds[0])
         os.set_inheritable(fds[0], False)
-        # A receive that would hang gives up. (`settimeout` would make MSG_DONTWAIT wait.)
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(PATIENCE_S), 0))
         self._puppets.append(Puppet(control, Channel(channel)))
         return self._puppets[-1]
 
