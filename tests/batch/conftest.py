@@ -78,7 +78,9 @@ class FakeExecutor:
     def cancel_waiting(self) -> None:
         for id_ in list(self.waiting):
             self.handles[id_].output_ready.cancel()
-        self.waiting.clear()
+        with self.changed:
+            self.waiting.clear()
+            self.changed.notify_all()
 
     def begin(self, id_: str) -> None:
         """Its forward runs."""
@@ -101,6 +103,11 @@ class FakeExecutor:
         """Return once so many calls were submitted."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.submitted) >= count, PATIENCE_S)
+
+    def wait_until_nothing_waits(self) -> None:
+        """Return once every request has begun or was given up."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: not self.waiting, PATIENCE_S)
 
 
 @pytest.fixture

@@ -81,9 +81,7 @@ def test_after_a_stop_the_running_one_is_finished_the_waiting_dropped_and_nothin
         executor.wait_until_submitted(3)
         executor.begin("a")
         stop.request()
-        executor.wait_until_submitted(3)
-        while executor.waiting:
-            threading.Event().wait(0.001)
+        executor.wait_until_nothing_waits()
         executor.handles["a"].output_ready.set_result(executor.memory.output(executor.handles["a"].planned))
         assert results.result(PATIENCE_S) == {"a": "done", "b": "cancelled", "c": "cancelled"}
     assert len(executor.submitted) == 3
@@ -153,8 +151,7 @@ def test_whoever_leaves_the_loop_early_leaves_no_output_behind(
         executor.begin("b")
     leaving = threading.Thread(target=running.close)
     leaving.start()
-    while executor.waiting:
-        threading.Event().wait(0.001)
+    executor.wait_until_nothing_waits()
     executor.handles["b"].output_ready.set_result(executor.memory.output(executor.handles["b"].planned))
     leaving.join(PATIENCE_S)
     assert not leaving.is_alive()

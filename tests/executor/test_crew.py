@@ -86,7 +86,7 @@ def test_a_program_that_is_not_there_is_an_engine_error_and_nothing_is_left() ->
 
 
 def test_answers_to_an_rpc_come_in_worker_order(stage: Stage) -> None:
-    with stage.pair() as (executor, first, second), ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, stage.pair() as (executor, first, second):
         answers = threads.submit(executor.collective_rpc, "drain")
         for worker in (second, first):
             worker.send(m.RpcResult(rpc_id=worker.expect(m.Rpc).rpc_id, drained=worker is second))
@@ -94,7 +94,7 @@ def test_answers_to_an_rpc_come_in_worker_order(stage: Stage) -> None:
 
 
 def test_an_rpc_that_fails_raises_with_the_workers_reason(stage: Stage) -> None:
-    with stage.executor() as (executor, worker), ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, stage.executor() as (executor, worker):
         answers = threads.submit(executor.collective_rpc, "sleep")
         rpc = worker.expect(m.Rpc)
         assert rpc.method == "sleep"
@@ -105,7 +105,7 @@ def test_an_rpc_that_fails_raises_with_the_workers_reason(stage: Stage) -> None:
 
 
 def test_an_rpc_to_a_worker_that_dies_is_not_waited_for(stage: Stage) -> None:
-    with stage.executor() as (executor, worker), ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, stage.executor() as (executor, worker):
         answers = threads.submit(executor.collective_rpc, "health")
         worker.expect(m.Rpc)
         worker.die("os.kill(os.getpid(), signal.SIGKILL)")

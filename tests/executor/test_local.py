@@ -214,7 +214,7 @@ def test_a_killed_executor_fails_what_waits_and_takes_nothing_more(stage: Stage)
 
 
 def test_an_orderly_close_tells_the_workers_and_takes_in_their_last_outputs(stage: Stage) -> None:
-    with stage.executor() as (executor, worker), ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor() as threads, stage.executor() as (executor, worker):
         handles = [executor.submit(planned(id_))[0] for id_ in "ab"]
         first, second = worker.begin(), worker.expect(m.ExecuteModel)
         (unsent,) = executor.submit(planned("c"))
