@@ -6,7 +6,6 @@
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -122,8 +121,3 @@ def output_timeout(environ: Mapping[str, str] = os.environ) -> float:
         "%s=%r is not a positive number of seconds; using %g", OUTPUT_TIMEOUT_VARIABLE, text, OUTPUT_TIMEOUT_S
     )
     return OUTPUT_TIMEOUT_S
-
-
-def demo_model_dir() -> Path:
-    """Folder of the embedded demo model inside the installed package."""
-    return Path(__file__).parent / "models" / "demo" / "weights"

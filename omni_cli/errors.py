@@ -26,8 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-EXIT_OK = 0
-
 
 class OmniGenError(Exception):
     """Base of all errors that omni-gen raises on purpose."""

@@ -9,7 +9,7 @@ names shape, dtype and the rule it breaks. Nothing here imports torch: a tensor 
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -64,18 +64,6 @@ _KIND_LAYOUTS = {
     Kind.VIDEO: {Layout.BCTHW, Layout.BTCHW, Layout.BTHWC, Layout.THWC},
     Kind.AUDIO: {Layout.BCS, Layout.CS},
 }
-
-
-class TensorLike(Protocol):
-    """The part of `torch.Tensor` and `numpy.ndarray` that the contract reads."""
-
-    @property
-    def shape(self) -> Any:
-        """Sizes of the axes."""
-
-    @property
-    def dtype(self) -> Any:
-        """Element type; only its name is read."""
 
 
 @dataclass(frozen=True, slots=True)

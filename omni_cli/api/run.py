@@ -47,10 +47,9 @@ def run_file(session: Session, source: Source) -> int:
         # A card that was not known before loading: the rows are checked against it now, still before any forward.
         if known_card(session.config) is None:
             tally.total = Planner(session.config, loaded.card, base=source.base).check_all(source.rows())
-        started = session.now()
         session.observe(
             RunStarted(
-                at=started,
+                at=time.monotonic(),
                 total=tally.total,
                 skipped=0,
                 model=session.config.model.model,
@@ -104,7 +103,7 @@ def _finish(session: Session, tally: Tally, code: int, reason: str | None) -> No
     figures = session.timeline.figures()
     session.observe(
         RunFinished(
-            at=session.now(),
+            at=time.monotonic(),
             exit_code=code,
             done=tally.done,
             failed=tally.failed,

@@ -5,7 +5,6 @@ journal (folder held) ─> executor (processes start) ─> model loaded ─> pla
 
 import os
 import queue
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
@@ -130,7 +129,3 @@ class Session(AbstractContextManager["Session"]):
         """End the worker processes at once; safe in a signal handler."""
         if self._executor is not None:
             self._executor.kill_workers()
-
-    def now(self) -> float:
-        """The clock of all events."""
-        return time.monotonic()

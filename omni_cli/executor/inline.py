@@ -58,8 +58,6 @@ class InlineExecutor:
         self._platform.activate(device)
         self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine))
         model = msgspec.structs.replace(model, device=device)
-        if model.dtype == "auto":
-            model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))
         future: Future[Loaded] = Future()
         try:
             loaded = self._runner.load(model, self._engine, self._on_loading)

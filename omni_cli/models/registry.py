@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from omni_cli.models.cards import Card
+from omni_cli.models.demo import WEIGHTS
 
 DATA = Path(__file__).with_name("pipelines.toml")
 DEMO = "demo"
-DEMO_DIR = Path(__file__).parent / "demo" / "weights"
 INDEX = "model_index.json"
 
 
@@ -104,7 +104,7 @@ def _variant(pipeline: str, model: ModelChoice) -> Variant | None:
 
 def _id(model: str) -> str:
     """The name that variants are matched by: the last two parts of a path, so that a download keeps its hub id."""
-    if model == DEMO or (Path(model).is_dir() and Path(model).resolve() == DEMO_DIR.resolve()):
+    if model == DEMO or (Path(model).is_dir() and Path(model).resolve() == WEIGHTS.resolve()):
         return DEMO
     return "/".join(Path(model).parts[-2:]).removesuffix(".safetensors")
 
@@ -124,7 +124,7 @@ def _index(model: ModelChoice) -> dict[str, Any]:
 
 def _index_path(name: str, revision: str | None) -> Path | None:
     """Where the index of a folder or a cached hub model lies."""
-    folder = DEMO_DIR if name == DEMO else Path(name).expanduser()
+    folder = WEIGHTS if name == DEMO else Path(name).expanduser()
     if folder.exists() or name.count("/") > 1:
         path = folder / INDEX
         return path if path.is_file() else None

@@ -108,8 +108,6 @@ class Worker:
 
     def _load(self, message: LoadModel) -> None:
         model = msgspec.structs.replace(message.model, device=self._device)
-        if model.dtype == "auto":
-            model = msgspec.structs.replace(model, dtype=str(self._platform.default_dtype()).removeprefix("torch."))
         try:
             self._outbox.drain(DRAIN_TIMEOUT_S)
             loaded = self._runner.load(

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from omni_cli.cli.app import app
 from omni_cli.errors import UsageError
-from omni_cli.models.registry import DEMO_DIR
+from omni_cli.models.demo import WEIGHTS
 
 
 def call(*arguments: str) -> Result:
@@ -33,7 +33,7 @@ def test_what_cannot_be_measured_or_written_is_refused_before_anything_starts(ar
     assert said in str(error)
 
 
-@pytest.mark.skipif(not (DEMO_DIR / "model_index.json").is_file(), reason="the demo model is not built yet")
+@pytest.mark.skipif(not (WEIGHTS / "model_index.json").is_file(), reason="the demo model is not built yet")
 def test_the_demo_model_s_arms_make_the_same_pictures_as_a_plain_loop(tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "trace")}
     result = call(

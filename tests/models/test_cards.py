@@ -11,10 +11,11 @@ import diffusers
 import huggingface_hub.constants
 import pytest
 
-from omni_cli.config import ModelConfig, demo_model_dir
+from omni_cli.config import ModelConfig
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card, SizeRule
-from omni_cli.models.registry import DEMO_DIR, card_for, data, peek
+from omni_cli.models.demo import WEIGHTS
+from omni_cli.models.registry import card_for, data, peek
 
 NAMES = sorted(data().cards)
 SET_BY_THE_RUNNER = {"num_frames": ("num_frames", "video_length", "frames")}
@@ -123,8 +124,7 @@ def test_a_variant_is_told_by_the_index(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_known_by_its_folder_too() -> None:
-    assert demo_model_dir() == DEMO_DIR
-    assert card("WanPipeline", ModelConfig(model=str(DEMO_DIR))) == card("WanPipeline", ModelConfig(model="demo"))
+    assert card("WanPipeline", ModelConfig(model=str(WEIGHTS))) == card("WanPipeline", ModelConfig(model="demo"))
 
 
 def test_an_unknown_pipeline_has_no_card() -> None:

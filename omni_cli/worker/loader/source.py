@@ -8,8 +8,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from omni_cli.config import ModelConfig, demo_model_dir
+from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
+from omni_cli.models.demo import WEIGHTS
 
 INDEX = "model_index.json"
 
@@ -43,7 +44,7 @@ def locate(model: ModelConfig) -> Source:
     """What `model.model` names: the demo, a folder, a .safetensors file or a hub id; ModelLoadError for anything else."""
     name = model.model
     if name == "demo":
-        return Source(Form.FOLDER, name, demo_model_dir())
+        return Source(Form.FOLDER, name, WEIGHTS)
     path = Path(name).expanduser()
     if path.is_dir():
         return Source(Form.FOLDER, name, path)
