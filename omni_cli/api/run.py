@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from omni_cli.api.session import Session
-from omni_cli.errors import EngineError, Interrupted, OmniGenError, PromptFileError
+from omni_cli.errors import EngineError, Interrupted, OmniGenError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.journal import check_folder
 from omni_cli.planner import Planner
@@ -13,8 +13,6 @@ from omni_cli.planner.source import Rows, Source
 
 CHECK_ALONE_S = 0.3
 """A file that is checked within this time is checked before any process is started; a longer check overlaps with loading."""
-
-INTERRUPTED_CODE = 130
 
 
 @dataclass(slots=True)
@@ -33,10 +31,10 @@ class Tally:
 
 
 def run_file(session: Session, source: Source) -> int:
-    """Run every request of `source`; the exit code: 0 all done, 1 some failed, 130 stopped before all were tried.
+    """Run every request of `source`; the exit code: 0 all done, 1 some failed, the stop's own if it cut the run short.
 
     Raises PromptFileError with all problems before anything is rendered, and EngineError if the engine died; what was done
-    is kept. RunFinished is the last event in every case but a bad prompt file.
+    is kept. RunFinished is the last event in every case, with the process's exit code.
     """
     tally, code, reason = Tally(), EngineError.exit_code, None
     try:
@@ -58,7 +56,8 @@ def run_file(session: Session, source: Source) -> int:
         )
         _render(session, source, tally)
         code = _exit_code(session, tally)
-    except PromptFileError:
+    except Interrupted as error:
+        code, reason = session.stop.exit_code, str(error)
         raise
     except OmniGenError as error:
         code, reason = error.exit_code, str(error)
@@ -96,7 +95,7 @@ def _render(session: Session, source: Source, tally: Tally) -> None:
 def _exit_code(session: Session, tally: Tally) -> int:
     if tally.failed:
         return 1
-    return INTERRUPTED_CODE if session.stop.requested and tally.done + session.skipped < tally.total else 0
+    return session.stop.exit_code if session.stop.requested and tally.done + session.skipped < tally.total else 0
 
 
 def _finish(session: Session, tally: Tally, code: int, reason: str | None) -> None:

@@ -75,8 +75,8 @@ class Session(AbstractContextManager["Session"]):
             self.start()
             arrived: queue.SimpleQueue[Future[Loaded] | None] = queue.SimpleQueue()
             self._loading.identified.add_done_callback(arrived.put)
-            self.stop.on_request(lambda: arrived.put(None))
-            future = arrived.get()
+            with self.stop.waking(lambda: arrived.put(None)):
+                future = arrived.get()
             if future is None:
                 raise Interrupted("stopped while the model was loading; nothing was rendered")
             self._loaded = future.result()

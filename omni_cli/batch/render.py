@@ -28,18 +28,19 @@ def render(
     `calls` raises, it ends as after a stop, without the rows being seen.
     """
     walk = _Walk(executor, desk, stop, window if callable(window) else lambda: window)
-    try:
-        for call in calls:
-            yield from walk.make_room(len(call))
-            if walk.stopped:
-                break
-            handles = walk.submit(call)
-            if watch is not None:
-                watch(call, handles)
-        yield from walk.finish()
-    except (GeneratorExit, Exception):
-        walk.leave()
-        raise
+    with stop.waking(lambda: desk.ended.put(None)):
+        try:
+            for call in calls:
+                yield from walk.make_room(len(call))
+                if walk.stopped:
+                    break
+                handles = walk.submit(call)
+                if watch is not None:
+                    watch(call, handles)
+            yield from walk.finish()
+        except (GeneratorExit, Exception):
+            walk.leave()
+            raise
     if walk.fatal is not None:
         raise walk.fatal
 
@@ -54,8 +55,6 @@ class _Walk:
         self._window = window
         self._open = 0
         self.fatal: OmniGenError | None = None
-        # SimpleQueue.put is reentrant: a signal handler may call it while this thread is inside the queue.
-        stop.on_request(lambda: desk.ended.put(None))
 
     @property
     def stopped(self) -> bool:

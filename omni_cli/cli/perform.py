@@ -40,11 +40,11 @@ def perform(
         stack.enter_context(warnings_to(lambda text: observe(Note(at=time.monotonic(), level="warning", text=text))))
         engine = msgspec.structs.replace(settings.engine, output_timeout=output_timeout())
         session = stack.enter_context(Session(msgspec.structs.replace(settings, engine=engine), observe, timeline))
-        caught = stack.enter_context(stopping(session.stop.request, session.kill))
+        stack.enter_context(stopping(session.stop.request, session.kill))
         try:
-            return caught.exit_code(run_file(session, source))
-        except Interrupted as error:
-            return caught.exit_code(error.exit_code)
+            return run_file(session, source)
+        except Interrupted:
+            return session.stop.exit_code
 
 
 @contextmanager

@@ -11,38 +11,24 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-_INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(slots=True)
-class Caught:
-    """The first signal that came, 0 if none."""
-
-    number: int = 0
-
-    def exit_code(self, code: int) -> int:
-        """`code`, or 128 + signal where the run was cut short (130 for Ctrl-C, 143 for SIGTERM)."""
-        return 128 + self.number if self.number and code == _INTERRUPTED else code
-
-
 @contextmanager
-def stopping(on_first: Callable[[], None], on_second: Callable[[], None]) -> Iterator[Caught]:
-    """Handle SIGINT and SIGTERM: the first calls `on_first`, the second `on_second` and ends the process at once.
+def stopping(on_first: Callable[[int], None], on_second: Callable[[], None]) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM: the first calls `on_first` with its number, the second `on_second` and ends the process at once.
 
     Both are called on a thread of their own. Must be entered on the main thread.
     """
-    caught = Caught()
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    thread = threading.Thread(target=_watch, args=(reader, caught, on_first, on_second), name="signals", daemon=True)
+    thread = threading.Thread(target=_watch, args=(reader, on_first, on_second), name="signals", daemon=True)
     thread.start()
     handlers = {number: signal.signal(number, lambda number, frame: None) for number in _SIGNALS}
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
-        yield caught
+        yield
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in handlers.items():
@@ -52,15 +38,16 @@ def stopping(on_first: Callable[[], None], on_second: Callable[[], None]) -> Ite
         os.close(reader)
 
 
-def _watch(reader: int, caught: Caught, on_first: Callable[[], None], on_second: Callable[[], None]) -> None:
+def _watch(reader: int, on_first: Callable[[int], None], on_second: Callable[[], None]) -> None:
     """One byte for each signal, until the pipe is closed."""
+    first = 0
     while received := os.read(reader, 64):
         for number in received:
             if number not in _SIGNALS:
                 continue
-            if caught.number:
+            if first:
                 on_second()
                 # Nothing below is waited for: writer threads may hang in a dead disk, a worker in a dead driver.
-                os._exit(128 + caught.number)
-            caught.number = number
-            on_first()
+                os._exit(128 + first)
+            first = number
+            on_first(number)

@@ -184,7 +184,7 @@ def test_a_signal_finishes_what_is_computed_and_says_so(start: Start, tmp_path: 
     _, stderr = run.communicate(timeout=60)
     assert run.returncode == code
     finished = json.loads(stderr.splitlines()[-1])
-    assert finished["event"] == "run_finished"
+    assert (finished["event"], finished["exit_code"]) == ("run_finished", code)
     rows = rows_of(out)
     assert len(rows) == finished["done"] < 12
     assert finished["done"] + finished["cancelled"] + finished["not_run"] == 12
@@ -279,6 +279,8 @@ def test_ten_mistakes_are_ten_located_errors_before_torch(tmp_path: Path, poison
     assert "nearest are 96 and 112" in result.stderr
     assert "nearest are 5 and 9" in result.stderr
     assert not (tmp_path / "out").exists()
+    events = omni_gen("run", path, "-o", tmp_path / "out", "--progress", "json", env=poisoned).stderr.splitlines()
+    assert [json.loads(line)["exit_code"] for line in events if line.startswith("{")] == [2]
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["--version"], ["info", "--no-devices"]])
