@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from omni_cli.cli import options as o
+from omni_cli.cli.options import defaults as d, engine as e, model as m, view as v
 
 bench_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -15,7 +15,7 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 @bench_app.callback()
 def bench(
     context: typer.Context,
-    model: o.Model = "demo",
+    model: m.Model = "demo",
     resolution: Annotated[str, typer.Option(metavar="N|WxH", help="Pixels: a square, or width and height.")] = "256",
     num_frames: Annotated[int, typer.Option(min=1, help="Frames of a clip; 1 makes images.")] = 1,
     requests: Annotated[int | None, typer.Option(min=1, help="Per round (default: by the time they take).")] = None,
@@ -23,19 +23,19 @@ def bench(
         int | None, typer.Option(min=1, help="Turns of each arm (default: about 3 minutes' worth).")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Above 1: the arms with batches, too.")] = 1,
-    num_inference_steps: o.Steps = None,
-    guidance_scale: o.Guidance = None,
-    fps: o.Fps = None,
-    format_: o.Format = None,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    device_postprocess: o.DevicePostprocess = None,
+    num_inference_steps: d.Steps = None,
+    guidance_scale: d.Guidance = None,
+    fps: d.Fps = None,
+    format_: d.Format = None,
+    device: m.Device = "auto",
+    dtype: m.Dtype = "auto",
+    device_postprocess: e.DevicePostprocess = None,
     arms: Annotated[
         str | None, typer.Option(metavar="LIST", help="Of plain, no-async, async, and their -batch and -float kinds.")
     ] = None,
     json: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a chart (.png or .svg).")] = None,
-    trace: o.Trace = None,
+    trace: v.Trace = None,
     output_dir: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Keep the files here (default: a temporary folder).")
     ] = None,
@@ -75,7 +75,7 @@ def transport(
     repeats: Annotated[
         int | None, typer.Option(min=3, help="At most so many of each way; fewer where one takes long.")
     ] = None,
-    device: o.Device = "auto",
+    device: m.Device = "auto",
     json: Json = None,
 ) -> None:
     """From a decoded tensor to bytes an encoder can read: our way against that of the documents this engine follows."""

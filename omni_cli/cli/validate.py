@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from omni_cli.cli import options as o
+from omni_cli.cli.options import defaults as d, model as m
 
 
 def validate(
-    prompts: o.Prompts,
-    model: o.Model = "demo",
+    prompts: d.Prompts,
+    model: m.Model = "demo",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print problems only.")] = False,
 ) -> None:
     """Check every request of a prompt file: fields, ranges, sizes, ids, names, inputs. Exit code 2 if one is wrong."""
