@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
-from omni_cli.cli.options import defaults as d, engine as e, model as m, view as v
+from omni_cli.cli.options import defaults as d
+from omni_cli.cli.options import engine as e
+from omni_cli.cli.options import model as m
+from omni_cli.cli.options import view as v
 
 bench_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 

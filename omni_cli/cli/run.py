@@ -2,7 +2,11 @@
 
 import typer
 
-from omni_cli.cli.options import defaults as d, engine as e, model as m, output as o, view as v
+from omni_cli.cli.options import defaults as d
+from omni_cli.cli.options import engine as e
+from omni_cli.cli.options import model as m
+from omni_cli.cli.options import output as o
+from omni_cli.cli.options import view as v
 
 
 def run(

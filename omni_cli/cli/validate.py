@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from omni_cli.cli.options import defaults as d, model as m
+from omni_cli.cli.options import defaults as d
+from omni_cli.cli.options import model as m
 
 
 def validate(
