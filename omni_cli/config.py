@@ -55,7 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are executed.
 
     `batch_size` is outputs per call, or AUTO_BATCH_SIZE. `max_inflight_bytes` bounds the finished outputs that are not on disk
-    yet, over device, ring and encoders. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
+    yet, over device, ring and encoders; `prompt_cache_bytes` the prompt embeddings that are kept on the device. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
     (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
     end the run. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
     `runner` is the import path of the runner class that the worker builds.
@@ -67,6 +67,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int = 3
     batch_size: int = 1
     max_inflight_bytes: int = 1 << 30
+    prompt_cache_bytes: int = 64 << 20
     output_timeout: float = OUTPUT_TIMEOUT_S
     forward_timeout: float | None = None
     transport: VideoOutputTransport = VideoOutputTransport()

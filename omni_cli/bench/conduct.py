@@ -23,7 +23,7 @@ WARM_UP = 2
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the arms did: by name, in the order of the arms; every arm has as many rounds."""
+    """What the arms did: by name, in the order of the arms; every arm has as many rounds. `requests` are those of the last."""
 
     ready: dict[str, Ready]
     rounds: dict[str, list[Round]]
@@ -43,20 +43,21 @@ def conduct(arms: Sequence[Arm], fields: GenerationRequest, counts: Counts, batc
     paces = [_warm_up(arm, fields, batch_size, say) for arm in arms]
     requests, rounds = settle(counts, paces, batch_size)
     say(f"{rounds} rounds of {requests} requests, about {rounds * requests * sum(paces):.0f} s")
-    measured = Measured(ready, {arm.spec.name: [] for arm in arms}, requests_of(fields, requests))
+    turns: dict[str, list[Round]] = {arm.spec.name: [] for arm in arms}
+    asked: tuple[GenerationRequest, ...] = ()
     for number in range(rounds):
+        asked = requests_of(fields, requests, WARM_UP * batch_size + number * requests)
         for arm in _rotated(arms, number):
-            measured.rounds[arm.spec.name].append(arm.run(measured.requests))
-        paces_now = (f"{arm.spec.name} {1 / measured.seconds(arm.spec.name)[-1]:.4g}/s" for arm in arms)
+            turns[arm.spec.name].append(arm.run(asked))
+        paces_now = (f"{arm.spec.name} {1 / turns[arm.spec.name][-1].seconds_per_request:.4g}/s" for arm in arms)
         say(f"round {number + 1} of {rounds}: {', '.join(paces_now)}")
-    return measured
+    return Measured(ready, turns, asked)
 
 
 def _warm_up(arm: Arm, fields: GenerationRequest, batch_size: int, say: Say) -> float:
     """Two calls of the sizes to come; seconds per request of the second."""
     size = batch_size if arm.spec.batched else 1
-    requests = requests_of(fields, size)
-    pace = [arm.run(requests).seconds_per_request for _ in range(WARM_UP)][-1]
+    pace = [arm.run(requests_of(fields, size, turn * size)).seconds_per_request for turn in range(WARM_UP)][-1]
     say(f"{arm.spec.name}: warm, {pace:.3g} s per request")
     return pace
 

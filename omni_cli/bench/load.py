@@ -1,24 +1,16 @@
-"""What is rendered: the same requests for every arm and round, and how many of them."""
+"""What is rendered: the same requests for every arm, new ones each round, and how many of them."""
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 
 from omni_cli.errors import UsageError
+from omni_cli.models.demo.scenes import all_scenes, caption
 from omni_cli.request import GenerationRequest
-
-PROMPTS = (
-    "a red circle moving right on a blue background",
-    "a blue square on a white background",
-    "a green triangle growing on a black background",
-    "a yellow circle moving up on a gray background",
-    "a purple square moving left on a yellow background",
-    "an orange triangle moving down on a white background",
-    "a white circle shrinking on a black background",
-    "a blue triangle on a gray background",
-)
 
 BUDGET_S = 150.0
 """Seconds that the measured rounds should take where nobody says how many; warm-up and loading come on top."""
@@ -36,12 +28,26 @@ class Counts:
     rounds: int | None = None
 
 
-def requests_of(fields: GenerationRequest, count: int) -> tuple[GenerationRequest, ...]:
-    """`count` requests with the values of `fields`, each with its own id, prompt and seed."""
+def requests_of(fields: GenerationRequest, count: int, first: int = 0) -> tuple[GenerationRequest, ...]:
+    """Requests `first` to `first + count - 1` of an endless row, with the values of `fields`.
+
+    Each has its own prompt (903 of them) and seed, so that nothing that is kept from one round can serve in another; ids, and
+    with them file names, are counted from 0 in each call.
+    """
+    prompts = _prompts()
     return tuple(
-        msgspec.structs.replace(fields, id=f"{number:04d}", prompt=PROMPTS[number % len(PROMPTS)], seed=number)
+        msgspec.structs.replace(
+            fields, id=f"{number:04d}", prompt=prompts[(first + number) % len(prompts)], seed=first + number
+        )
         for number in range(count)
     )
+
+
+@cache
+def _prompts() -> tuple[str, ...]:
+    """All sentences of the embedded model, mixed: neighbours in their own order are nearly the same."""
+    scenes = all_scenes()
+    return tuple(caption(scene) for scene in random.Random(0).sample(scenes, len(scenes)))
 
 
 def settle(counts: Counts, seconds: Sequence[float], batch_size: int) -> tuple[int, int]:

@@ -30,6 +30,7 @@ def run(
     max_restarts: e.MaxRestarts = 3,
     forward_timeout: e.ForwardTimeout = None,
     max_inflight_bytes: e.MaxInflightBytes = "1G",
+    prompt_cache: e.PromptCache = "64M",
     threads: e.Threads = None,
     runner: e.Runner = e.DIFFUSERS_RUNNER,
     writers: e.Writers = None,

@@ -33,6 +33,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         **_picked(given, EngineConfig),
         "batch_size": batch_size(given["batch_size"]),
         "max_inflight_bytes": byte_count(given["max_inflight_bytes"], "--max-inflight-bytes"),
+        "prompt_cache_bytes": byte_count(given["prompt_cache"], "--prompt-cache", least=0),
         "transport": transport(given["device_postprocess"], given["video_output_transport"], given["deploy_config"]),
     }
     output = {
@@ -119,12 +120,12 @@ def read_yaml(path: Path, flag: str) -> dict[str, Any]:
     return content
 
 
-def byte_count(text: str, flag: str) -> int:
-    """`1073741824`, `512M` or `1G` as a number of bytes (powers of 1024)."""
+def byte_count(text: str, flag: str, least: int = 1) -> int:
+    """`1073741824`, `512M` or `1G` as a number of bytes (powers of 1024), `least` or more."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
-    if size <= 0:
-        raise UsageError(f"{flag} {text}: must be a positive number of bytes, such as 512M or 1G")
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else -1
+    if size < least:
+        raise UsageError(f"{flag} {text}: must be a number of bytes, {least} or more, such as 512M or 1G")
     return size
 
 

@@ -1,6 +1,6 @@
 """LoRA adapters of a request: loaded once, set for each request, taken out when a request has none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from omni_cli.request import Adapter
 class Adapters:
     """The adapters that are loaded into one pipeline, by path."""
 
-    def __init__(self, pipeline: Any) -> None:
+    def __init__(self, pipeline: Any, changed: Callable[[], None]) -> None:
+        """`changed` is called before the weights that count change: what was computed with the ones before is void."""
         self._pipeline = pipeline
+        self._changed = changed
         self._names: dict[str, str] = {}
         # What counts now; None after a change that failed half-way, when the pipeline's state is not known.
         self._active: tuple[Adapter, ...] | None = ()
@@ -27,6 +29,7 @@ class Adapters:
             self._check(wanted)
             sources = {adapter.path: _source(adapter.path) for adapter in wanted}
         self._active = None
+        self._changed()
         if wanted:
             names = [self._load(path, source) for path, source in sources.items()]
             self._pipeline.set_adapters(names, adapter_weights=[adapter.weight for adapter in wanted])

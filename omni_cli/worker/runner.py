@@ -23,6 +23,7 @@ from omni_cli.worker.adapters import Adapters
 from omni_cli.worker.calls import Call, per_sample, plan
 from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, load
+from omni_cli.worker.memo import PromptMemo
 from omni_cli.worker.memory import Ladder
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
@@ -35,6 +36,7 @@ class DiffusersRunner:
         self._loaded: LoadedPipeline | None = None
         self._adapters: Adapters | None = None
         self._ladder: Ladder | None = None
+        self._memo = PromptMemo(0)
         self._platform = Platform()
 
     @property
@@ -60,7 +62,9 @@ class DiffusersRunner:
         self.close()
         loaded = load(model, report, identified)
         self._platform, _ = platforms.resolve(str(loaded.device))
-        self._loaded, self._adapters = loaded, Adapters(loaded.pipeline)
+        self._memo = PromptMemo(engine.prompt_cache_bytes)
+        self._memo.install(loaded.pipeline)
+        self._loaded, self._adapters = loaded, Adapters(loaded.pipeline, self._memo.forget)
         self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform)
         return loaded.facts
 
@@ -86,6 +90,7 @@ class DiffusersRunner:
                 medias.append(made)
                 owners.extend(call.owners)
                 continue
+            self._memo.forget()
             parts, note = ladder.step_down(call, request, made)
             steps.again(len(parts))
             calls.extendleft((part, request) for part in reversed(parts))
@@ -138,6 +143,7 @@ class DiffusersRunner:
 
     def sleep(self) -> None:
         """Move the weights to host memory; the cache of the allocator is the caller's to empty."""
+        self._memo.forget()
         if self._memory.offloads:
             self._model.pipeline.maybe_free_model_hooks()
         else:
@@ -150,5 +156,6 @@ class DiffusersRunner:
 
     def close(self) -> None:
         """Drop the model; harmless without one."""
+        self._memo.forget()
         self._loaded = self._adapters = self._ladder = None
         gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time

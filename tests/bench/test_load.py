@@ -26,6 +26,13 @@ def test_requests_differ_in_id_prompt_and_seed_and_share_the_rest() -> None:
     assert {(request.width, request.num_inference_steps) for request in requests} == {(64, 3)}
 
 
+def test_no_two_rounds_have_a_prompt_or_seed_in_common_but_the_files_are_the_same() -> None:
+    first, second = requests_of(GenerationRequest(), 16, 4), requests_of(GenerationRequest(), 16, 20)
+    assert not {r.prompt for r in first} & {r.prompt for r in second}
+    assert not {r.seed for r in first} & {r.seed for r in second}
+    assert [r.id for r in first] == [r.id for r in second]
+
+
 def test_what_was_said_is_taken() -> None:
     assert settle(Counts(2, 7), [1.0, 1.0], 1) == (2, 7)
 

@@ -84,6 +84,10 @@ ForwardTimeout = Annotated[
 MaxInflightBytes = Annotated[
     str, typer.Option(metavar="BYTES", help="Finished output not yet on disk: 1G, 512M.", rich_help_panel=_PANEL)
 ]
+PromptCache = Annotated[
+    str,
+    typer.Option(metavar="BYTES", help="Prompt embeddings kept on the device; 0: none.", rich_help_panel=_PANEL),
+]
 Runner = Annotated[
     str,
     typer.Option(metavar="MODULE:CLASS", help="Run this class instead of diffusers.", rich_help_panel=_PANEL),
