@@ -78,7 +78,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9)."""
+    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9).
+
+    `disk_check`: compare what the run will write with what is free before it starts.
+    """
 
     output_dir: str = "outputs"
     image_format: str | None = None
@@ -92,6 +95,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     encoder: EncoderName = "auto"
     encoder_preset: str = "veryfast"
     writers: int | None = None
+    disk_check: bool = True
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):

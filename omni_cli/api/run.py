@@ -7,8 +7,10 @@ from omni_cli.api.session import Session
 from omni_cli.errors import EngineError, Interrupted, OmniGenError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.journal import check_folder
+from omni_cli.models.cards import Card
 from omni_cli.planner import Planner
 from omni_cli.planner.check_file import check_file, known_card
+from omni_cli.planner.room import check_room
 from omni_cli.planner.source import Rows, Source
 
 CHECK_ALONE_S = 0.3
@@ -41,10 +43,12 @@ def run_file(session: Session, source: Source) -> int:
         check_folder(session.config.output.output_dir)
         tally.total = check_file(session.config, source, _starting_late(session, source.rows()))
         session.hold()
+        _check_room(session, source, known_card(session.config))
         loaded = session.load()
         # A card that was not known before loading: the rows are checked against it now, still before any forward.
         if known_card(session.config) is None:
             tally.total = Planner(session.config, loaded.card, base=source.base).check_all(source.rows())
+            _check_room(session, source, loaded.card)
         session.observe(
             RunStarted(
                 at=time.monotonic(),
@@ -76,6 +80,13 @@ def _starting_late(session: Session, rows: Rows) -> Rows:
         if not session.started and time.monotonic() - start > CHECK_ALONE_S:
             session.start()
         yield row
+
+
+def _check_room(session: Session, source: Source, card: Card | None) -> None:
+    """Ask whether the disk can hold what is not there yet, as soon as the card tells the sizes. Raises OutputFolderError."""
+    if card is not None and session.config.output.disk_check:
+        room = Planner(session.config, card, base=source.base).room(source.rows(), session.journal.has_done)
+        check_room(room, session.config.output)
 
 
 def _render(session: Session, source: Source, tally: Tally) -> None:

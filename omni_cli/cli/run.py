@@ -65,6 +65,7 @@ def run(
     crf: o.Crf = 18,
     encoder_preset: o.EncoderPreset = "veryfast",
     encoder: o.EncoderOption = o.Encoder.AUTO,
+    no_disk_check: o.NoDiskCheck = False,
     progress: v.ProgressOption = v.Progress.AUTO,
     print_: v.PrintOption = None,
     trace: v.Trace = None,

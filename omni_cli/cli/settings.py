@@ -40,6 +40,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         **_picked(given, OutputConfig),
         "output_dir": str(given["output_dir"]),
         "metadata": not given["no_metadata"],
+        "disk_check": not given["no_disk_check"],
     }
     fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name != "seed"}
     return RunConfig(

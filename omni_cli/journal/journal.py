@@ -15,7 +15,16 @@ import msgspec
 from omni_cli.errors import EngineError, OutputFolderError
 from omni_cli.journal.compact import compact, sync_folder
 from omni_cli.journal.folder import held_folder
-from omni_cli.journal.rows import MANIFEST_NAME, NOT_A_ROW, RowIndex, kept_lines, open_manifest, read_entry, read_index
+from omni_cli.journal.rows import (
+    MANIFEST_NAME,
+    NOT_A_ROW,
+    Entry,
+    RowIndex,
+    kept_lines,
+    open_manifest,
+    read_entry,
+    read_index,
+)
 from omni_cli.log import logger
 from omni_cli.request import OutputFile, PlannedRequest, Result
 
@@ -72,24 +81,33 @@ class Journal:
                 ) from error
             self._index.put(result.id, start, len(line))
 
+    def has_done(self, request_id: str) -> bool:
+        """True if the last row of `request_id` says done. Nothing is compared with it: enough to guess at the work that is left."""
+        entry = self._entry(request_id)
+        return entry is not None and entry.status == "done"
+
     def is_done(self, planned: PlannedRequest) -> bool:
         """True if `planned` needs no rendering: its row says done, with this fingerprint, and its files are what was written.
 
         Each file whose size fits is read and hashed (about 1 GB/s, outside the GIL): exact, and cheap beside rendering.
         """
-        place = self._index.find(planned.id)
-        if place is None:
-            return False
-        offset, length = place
-        entry = read_entry(os.pread(self._file.fileno(), length, offset))
+        entry = self._entry(planned.id)
         return (
             entry is not None
-            and entry.id == planned.id
             and entry.status == "done"
             and entry.fingerprint == planned.fingerprint
             and tuple(file.path for file in entry.files) == planned.files
             and all(_is_intact(self.path.parent, file) for file in entry.files)
         )
+
+    def _entry(self, request_id: str) -> Entry | None:
+        """The last row of `request_id`, read back."""
+        place = self._index.find(request_id)
+        if place is None:
+            return None
+        offset, length = place
+        entry = read_entry(os.pread(self._file.fileno(), length, offset))
+        return entry if entry is not None and entry.id == request_id else None
 
     def _close(self) -> None:
         """Leave exactly one row per id behind."""

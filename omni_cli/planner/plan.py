@@ -22,11 +22,13 @@ from omni_cli.planner.located import Located
 from omni_cli.planner.naming import Misnamed
 from omni_cli.planner.places import Places
 from omni_cli.planner.resolve import Resolved, id_of, resolve
+from omni_cli.planner.room import room_of
 from omni_cli.planner.seeds import sample_seeds
 from omni_cli.planner.template import NameTemplate
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import ModelInfo, PlannedRequest
 from omni_cli.writers.formats import check_available
+from omni_cli.writers.room import Room
 
 MAX_PROBLEMS = 1000
 """Problems that are listed; the rest is counted."""
@@ -129,6 +131,11 @@ class Planner:
         if problems:
             raise PromptFileError(problems)
         return count
+
+    def room(self, rows: Iterable[Located | Problem], is_there: Callable[[str], bool] = lambda id_: False) -> Room:
+        """Room that this run's share of `rows` takes on disk; see `room_of`. Raises nothing for rows that `check_all` let pass."""
+        share = (row for row in self._limited(rows) if not isinstance(row, Problem) and self._in_shard(row))
+        return room_of(share, self._config, self._card, is_there)
 
     def plan_all(self, rows: Iterable[Located | Problem]) -> Iterator[PlannedRequest]:
         """The plans of this run's limit and shard, one by one. Raises PromptFileError at a row that is a problem."""

@@ -80,6 +80,14 @@ def test_only_the_status_done_counts(tmp_path, status):
         assert not journal.is_done(planned())
 
 
+@pytest.mark.parametrize("status", ["done", "failed"])
+def test_whether_a_request_has_a_done_row_is_told_without_a_plan(tmp_path, status):
+    with Journal.open(tmp_path) as journal:
+        journal.append(row("a", status=status))
+        assert journal.has_done("a") == (status == "done")
+        assert not journal.has_done("b")
+
+
 def test_another_fingerprint_or_other_file_names_are_not_done(tmp_path):
     with Journal.open(tmp_path) as journal:
         journal.append(row(files=(written(tmp_path),)))
