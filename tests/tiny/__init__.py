@@ -10,20 +10,59 @@ from typing import Any
 
 import torch
 
-from tests.tiny import images, videos
+from tests.tiny import edits, images, newer, sounds, videos, wan
 
 BUILDERS: dict[str, Callable[[], Any]] = {
-    "stable_diffusion": images.stable_diffusion,
-    "stable_diffusion_xl": images.stable_diffusion_xl,
-    "stable_diffusion_3": images.stable_diffusion_3,
-    "flux": images.flux,
-    "qwen_image": images.qwen_image,
-    "hunyuan_image": images.hunyuan_image,
-    "kandinsky_3": images.kandinsky_3,
-    "ddim": images.ddim,
-    "wan": videos.wan,
-    "wan_ti2v": videos.wan_ti2v,
-    "ltx": videos.ltx,
+    build.__name__: build
+    for build in (
+        images.stable_diffusion,
+        images.stable_diffusion_xl,
+        images.stable_diffusion_3,
+        images.flux,
+        images.qwen_image,
+        images.hunyuan_image,
+        images.kandinsky_3,
+        edits.stable_diffusion_img2img,
+        edits.stable_diffusion_inpaint,
+        edits.stable_diffusion_controlnet,
+        edits.blackening,
+        edits.stable_diffusion_xl_img2img,
+        edits.stable_diffusion_3_img2img,
+        edits.flux_img2img,
+        edits.flux_kontext,
+        edits.qwen_image_edit,
+        newer.flux_2,
+        newer.flux_2_klein,
+        newer.z_image,
+        newer.sana,
+        newer.pixart_sigma,
+        newer.lumina_2,
+        newer.chroma,
+        newer.latent_consistency,
+        newer.kandinsky_22,
+        newer.ddpm,
+        newer.ddim,
+        wan.wan,
+        wan.wan_ti2v,
+        wan.wan_a14b,
+        wan.wan_i2v,
+        wan.wan_flf2v,
+        wan.wan_i2v_a14b,
+        wan.wan_v2v,
+        wan.wan_vace,
+        wan.helios,
+        videos.ltx,
+        videos.ltx_i2v,
+        videos.ltx_2,
+        videos.hunyuan_video,
+        videos.hunyuan_video_15,
+        videos.cogvideox,
+        videos.mochi,
+        videos.sana_video,
+        videos.animatediff,
+        videos.stable_video_diffusion,
+        sounds.stable_audio,
+    )
 }
 
 NAMES = tuple(BUILDERS)

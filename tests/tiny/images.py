@@ -4,7 +4,7 @@ import diffusers as d
 from diffusers.pipelines.stable_diffusion import StableDiffusionSafetyChecker
 from transformers import CLIPConfig, CLIPImageProcessor
 
-from tests.tiny.parts import WIDTH, autoencoder, clip_text, clip_tokenizer, qwen_vl, t5, tokenizer, vivid
+from tests.tiny.parts import WIDTH, autoencoder, clip_text, clip_tokenizer, qwen_vl, t5, tokenizer, unet, vivid
 
 
 def stable_diffusion() -> d.StableDiffusionPipeline:
@@ -13,7 +13,7 @@ def stable_diffusion() -> d.StableDiffusionPipeline:
         vae=autoencoder(4),
         text_encoder=clip_text(),
         tokenizer=clip_tokenizer(),
-        unet=_unet(cross_attention_dim=WIDTH),
+        unet=unet(cross_attention_dim=WIDTH),
         scheduler=d.DDIMScheduler(
             beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False
         ),
@@ -30,7 +30,7 @@ def stable_diffusion_xl() -> d.StableDiffusionXLPipeline:
         text_encoder_2=clip_text(projection=True),
         tokenizer=clip_tokenizer(),
         tokenizer_2=clip_tokenizer(),
-        unet=_unet(
+        unet=unet(
             cross_attention_dim=2 * WIDTH,
             addition_embed_type="text_time",
             addition_time_embed_dim=8,
@@ -180,34 +180,6 @@ def kandinsky_3() -> d.Kandinsky3Pipeline:
         scheduler=d.DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1),
         movq=vivid(movq.eval(), movq.decoder.conv_out),
     )
-
-
-def ddim() -> d.DDIMPipeline:
-    """A pipeline without text, processor or card, that hears of steps through its progress bar only."""
-    return d.DDIMPipeline(
-        unet=d.UNet2DModel(
-            sample_size=16,
-            block_out_channels=(8, 8),
-            layers_per_block=1,
-            norm_num_groups=4,
-            down_block_types=("DownBlock2D", "DownBlock2D"),
-            up_block_types=("UpBlock2D", "UpBlock2D"),
-        ).eval(),
-        scheduler=d.DDIMScheduler(),
-    )
-
-
-def _unet(**more: object) -> d.UNet2DConditionModel:
-    return d.UNet2DConditionModel(
-        sample_size=8,
-        block_out_channels=(8, 16),
-        layers_per_block=1,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        attention_head_dim=2,
-        norm_num_groups=4,
-        **more,
-    ).eval()
 
 
 def _safety_checker() -> StableDiffusionSafetyChecker:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKL
+from diffusers import AutoencoderKL, UNet2DConditionModel
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     CLIPTextConfig,
@@ -20,12 +20,15 @@ VOCABULARY = 256 + 3
 PAD, BOS, EOS = 256, 257, 258
 """Ids after the 256 bytes. EOS is the largest, which is how older CLIP configurations find the end of a text."""
 
+MARKS = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>")
+"""Tokens of their own, after EOS, for models that read pictures in their text."""
+
 WIDTH = 32
 """Hidden size of every text encoder."""
 
 
-def tokenizer(max_length: int, bos: bool = False) -> PreTrainedTokenizerFast:
-    """One token per byte, `</s>` at the end: any text in any script can be encoded."""
+def tokenizer(max_length: int, bos: bool = False, marks: tuple[str, ...] = (), **more: Any) -> PreTrainedTokenizerFast:
+    """One token per byte, `</s>` at the end: any text in any script can be encoded. `marks` are one token each."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {symbol: index for index, symbol in enumerate(alphabet)} | {"<pad>": PAD, "<s>": BOS, "</s>": EOS}
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -34,6 +37,7 @@ def tokenizer(max_length: int, bos: bool = False) -> PreTrainedTokenizerFast:
     core.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>" if bos else "$A </s>", special_tokens=[("<s>", BOS), ("</s>", EOS)]
     )
+    core.add_special_tokens(list(marks))
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token="<pad>",
@@ -41,6 +45,7 @@ def tokenizer(max_length: int, bos: bool = False) -> PreTrainedTokenizerFast:
         eos_token="</s>",
         unk_token="<pad>",
         model_max_length=max_length,
+        **more,
     )
 
 
@@ -67,10 +72,10 @@ def clip_text(projection: bool = False) -> Any:
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config).eval()
 
 
-def t5(width: int = WIDTH) -> T5EncoderModel:
+def t5(width: int = WIDTH, vocabulary: int = VOCABULARY) -> T5EncoderModel:
     """A T5 encoder."""
     config = T5Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         d_model=width,
         d_kv=16,
         d_ff=WIDTH,
@@ -92,7 +97,7 @@ def qwen_vl() -> Qwen2_5_VLForConditionalGeneration:
             "num_hidden_layers": 2,
             "num_attention_heads": 2,
             "num_key_value_heads": 2,
-            "vocab_size": VOCABULARY,
+            "vocab_size": VOCABULARY + len(MARKS),
             "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
             "bos_token_id": BOS,
             "eos_token_id": EOS,
@@ -106,6 +111,10 @@ def qwen_vl() -> Qwen2_5_VLForConditionalGeneration:
             "out_hidden_size": WIDTH,
             "fullatt_block_indexes": [0],
         },
+        vision_start_token_id=VOCABULARY,
+        image_token_id=VOCABULARY + 1,
+        vision_end_token_id=VOCABULARY + 2,
+        video_token_id=VOCABULARY + 3,
     )
     return Qwen2_5_VLForConditionalGeneration(config).eval()
 
@@ -125,6 +134,20 @@ def autoencoder(channels: int, shift: float | None = None, quant: bool = True) -
         use_post_quant_conv=quant,
     )
     return vivid(vae.eval(), vae.decoder.conv_out)
+
+
+def unet(**more: object) -> UNet2DConditionModel:
+    """The UNet of Stable Diffusion, with two levels."""
+    return UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=2,
+        norm_num_groups=4,
+        **more,
+    ).eval()
 
 
 def vivid(vae: Any, last: torch.nn.Module, gain: float = 2.5) -> Any:
