@@ -91,10 +91,15 @@ class ProtocolError(EngineError):
 
 
 class RequestError(OmniGenError):
-    """One request failed; the others go on. `kind` is the row's `error.kind`."""
+    """One request failed; the others go on. `kind` is the row's `error.kind`, `attempts` how often its forward was begun."""
 
     exit_code = 1
     kind: ClassVar[str] = "failed"
+
+    def __init__(self, message: str = "", attempts: int = 1) -> None:
+        """`attempts` is what the executor counted; whoever raises it in a forward knows of one."""
+        super().__init__(message)
+        self.attempts = attempts
 
 
 class ForwardError(RequestError):

@@ -137,7 +137,7 @@ class Desk:
         info = ErrorInfo(kind=error.kind, message=str(error))
         logger.error("request %r failed: %s: %s", planned.id, error.kind, error, exc_info=error)
         if output is None:
-            return self._row(planned, "failed", error=info)
+            return self._row(planned, "failed", error=info, attempts=error.attempts)
         return self._row(
             planned, "failed", error=info, timings=_timings(output), attempts=output.attempts, notes=output.notes
         )

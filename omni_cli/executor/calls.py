@@ -87,7 +87,7 @@ class Calls:
         """A call's forward is over: there is room for the next one."""
         if message.error is not None:
             for entry in self.books.failed(message.rpc_id):
-                fail(entry.handle, request_error(message.error))
+                fail(entry.handle, request_error(message.error, entry.attempts))
         elif handles := self.books.computed(message.rpc_id, message.forward, self._engine.output_timeout):
             for handle in handles:
                 resolve(handle.compute_done, message.forward)
@@ -105,7 +105,7 @@ class Calls:
             return False
         if message.error is not None:
             release()
-            fail(entry.handle, request_error(message.error))
+            fail(entry.handle, request_error(message.error, entry.attempts))
         else:
             self._deliver(link, entry, message, buffer, release)
         return True
@@ -114,7 +114,8 @@ class Calls:
         """A worker is gone: what it held goes back into the queue, or fails where that is hopeless."""
         for entry in self.books.worker_died(link.index):
             tries = f"given up after {entry.attempts} attempts; the last one: {ending}"
-            fail(entry.handle, PoisonousRequest(f"{tries}; its log ends with:\n{tail}" if tail else tries))
+            text = f"{tries}; its log ends with:\n{tail}" if tail else tries
+            fail(entry.handle, PoisonousRequest(text, entry.attempts))
 
     def on_tick(self, now: float) -> None:
         """Fail requests whose output has not come in time, kill workers whose forward does not end; log the books."""
@@ -127,7 +128,7 @@ class Calls:
             self._crew.links[worker].condemn(f"was killed: a forward went past the forward timeout of {allowed} s")
         for entry in self.books.take_late(now):
             waited = f"no OUTPUT_READY within {self._engine.output_timeout:g} s of COMPUTE_DONE"
-            fail(entry.handle, OutputTimeout(f"{waited}; the log has the executor's books"))
+            fail(entry.handle, OutputTimeout(f"{waited}; the log has the executor's books", entry.attempts))
 
     # ── inside ──
 

@@ -52,9 +52,9 @@ def remote_cause(error: RemoteError) -> RemoteTraceback:
     return RemoteTraceback(error.traceback)
 
 
-def request_error(error: RemoteError) -> RequestError:
-    """The exception that fails a request, with the remote traceback as its cause."""
-    exception = _KINDS.get(error.kind, ForwardError)(error.message)
+def request_error(error: RemoteError, attempts: int) -> RequestError:
+    """The exception that fails a request at its `attempts`-th forward, with the remote traceback as its cause."""
+    exception = _KINDS.get(error.kind, ForwardError)(error.message, attempts)
     exception.__cause__ = remote_cause(error)
     return exception
 

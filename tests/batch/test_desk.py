@@ -72,9 +72,9 @@ def test_an_output_that_was_there_before_it_was_expected_is_finished_too(desk: D
 def test_a_failed_request_has_a_row_with_its_kind_and_reason(desk: Desk, rows: list[Result]) -> None:
     handle = Handle(planned("a"), "b/a")
     desk.expect(handle)
-    handle.output_ready.set_exception(ForwardError("no luck"))
+    handle.output_ready.set_exception(ForwardError("no luck", attempts=3))
     result = ended(desk)
-    assert (result.status, result.files) == ("failed", ())
+    assert (result.status, result.files, result.attempts) == ("failed", (), 3)
     assert result.error is not None
     assert (result.error.kind, result.error.message) == ("forward_failed", "no luck")
     assert rows == [result]

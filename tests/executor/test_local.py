@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omni_cli.errors import EngineError, WorkerDied
+from omni_cli.errors import EngineError, RequestError, WorkerDied
 from omni_cli.events import AnyEvent, ForwardStarted, Note, OutputReady
 from omni_cli.executor.faults import PoisonousRequest
 from omni_cli.transport import messages as m
-from tests.executor.puppet import PATIENCE_S, PIXELS, Stage, frame, planned
+from tests.executor.puppet import PATIENCE_S, PIXELS, Stage, error, frame, planned
 
 SIGKILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -84,6 +84,23 @@ def test_a_computed_request_whose_output_was_lost_is_computed_again(stage: Stage
         assert handle.output_ready.result(PATIENCE_S).attempts == 2
 
 
+def test_a_failure_tells_how_often_its_forward_was_begun(stage: Stage) -> None:
+    with stage.executor() as (executor, worker):
+        (raising,), (packing,) = executor.submit(planned("a")), executor.submit(planned("b"))
+        worker.begin()
+        worker.die(SIGKILL)
+        heir = stage.next()
+        heir.load()
+        heir.compute(heir.begin(), failure=error())
+        call = heir.begin()
+        heir.compute(call)
+        heir.output(call, "b", failure=error("non_finite_output"))
+        for handle, kind, attempts in ((raising, "forward_failed", 2), (packing, "non_finite_output", 1)):
+            raised = handle.output_ready.exception(PATIENCE_S)
+            assert isinstance(raised, RequestError)
+            assert (raised.kind, raised.attempts) == (kind, attempts)
+
+
 def test_a_batch_is_split_after_a_death_and_the_request_that_runs_in_two_fails_alone(stage: Stage) -> None:
     with stage.executor() as (executor, worker):
         batch = executor.submit(planned("a", "poison", "c"))
@@ -99,7 +116,7 @@ def test_a_batch_is_split_after_a_death_and_the_request_that_runs_in_two_fails_a
         for future in (batch[1].compute_done, batch[1].output_ready):
             raised = future.exception(PATIENCE_S)
             assert isinstance(raised, PoisonousRequest)
-            assert raised.kind == "worker_died"
+            assert (raised.kind, raised.attempts) == ("worker_died", 2)
             assert "given up after 2 attempts" in str(raised)
             assert "SIGSEGV" in str(raised)
             assert "last words" in str(raised)

@@ -24,6 +24,7 @@ def test_an_output_that_does_not_come_fails_its_request_and_the_log_has_the_book
         raised = late[0].output_ready.exception(PATIENCE_S)
         assert isinstance(raised, OutputTimeout)
         assert "no OUTPUT_READY within 0.05 s" in str(raised)
+        assert raised.attempts == 1
         assert late[0].compute_done.done()
         assert bytes(late[1].output_ready.result(PATIENCE_S).buffer) == PIXELS
         assert not running.output_ready.done()
