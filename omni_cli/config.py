@@ -81,6 +81,8 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9).
 
     `disk_check`: compare what the run will write with what is free before it starts.
+    `encoder_timeout`: seconds for which an ffmpeg program may take no frame, or not leave after the last one. In a run it is the
+    output timeout.
     """
 
     output_dir: str = "outputs"
@@ -94,6 +96,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     crf: int = 18
     encoder: EncoderName = "auto"
     encoder_preset: str = "veryfast"
+    encoder_timeout: float = OUTPUT_TIMEOUT_S
     writers: int | None = None
     disk_check: bool = True
 

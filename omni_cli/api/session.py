@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec import structs
+
 from omni_cli.batch import Desk, Sizes, Stop, render
 from omni_cli.config import RunConfig
 from omni_cli.errors import Interrupted
@@ -113,9 +115,8 @@ class Session(AbstractContextManager["Session"]):
         on_cpu = loaded.device == "cpu"
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
-        desk = Desk(
-            self.config.output, loaded.info, self.journal.append, self.observe, writers=writers, background=on_cpu
-        )
+        output = structs.replace(self.config.output, encoder_timeout=self.config.engine.output_timeout)
+        desk = Desk(output, loaded.info, self.journal.append, self.observe, writers=writers, background=on_cpu)
         with desk:
             calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
             yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)

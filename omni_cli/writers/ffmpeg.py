@@ -2,18 +2,19 @@
 
     frames ── pipe:0 ──> ffmpeg ──> target          stderr and metadata are unlinked files: nothing here can fill a pipe
 
-The program gets its own session, so a Ctrl-C meant for this one lets a file be finished; it ends when its pipe does.
+A program that does nothing for `VideoJob.patience` seconds is killed: a writer must not hang on it for good. The program gets its own session, so a Ctrl-C meant for this one lets a file be finished; it ends when its pipe does.
 """
 
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from omni_cli.writers import gif
 from omni_cli.writers.finalize import Frames
@@ -22,6 +23,9 @@ from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
 
 QUIT_S = 5.0
 """How long a program that has closed its pipe may take to leave before it is killed."""
+
+Fed = Literal["whole", "closed", "stalled"]
+"""How the frames went: all of them, the program closed its input, or it stopped reading."""
 
 _STDERR_BYTES = 4096
 _STDERR_LINES = 6
@@ -41,19 +45,19 @@ def encode(frames: Frames, target: Path, job: VideoJob) -> None:
         picture = ("-map", "0:v", "-vf", f"{_TO_BT709},format={job.pixel_format}", "-pix_fmt", job.pixel_format, *_TAGS)
         codec = ("-c:v", job.codec, "-threads:v", "1", *_options(job.codec_options, ":v"))
         output = (*picture, *codec, *_muxer(job, target))
-        _run((*_raw_input(job), *inputs, *output), frames, pass_fds=(notes.fileno(),))
+        _run((*_raw_input(job), *inputs, *output), frames, job.patience, pass_fds=(notes.fileno(),))
 
 
 def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
     """Two runs, as in `gif`: the palette, then the clip with it; a single run would keep every frame until the palette is made."""
     with tempfile.TemporaryFile() as palette:
         making = ("-vf", f"palettegen={gif.PALETTE_GEN}", "-frames:v", "1", *_PALETTE_OUT, "pipe:1")
-        _run((*_raw_input(job), *making), frames, stdout=palette)
+        _run((*_raw_input(job), *making), frames, job.patience, stdout=palette)
         palette.seek(0)
         side = str(gif.PALETTE_SIDE)
         colours = (*_PALETTE_OUT, "-video_size", f"{side}x{side}", "-i", f"pipe:{palette.fileno()}")
         use = ("-lavfi", f"[0:v][1:v]paletteuse={gif.PALETTE_USE}", "-c:v", job.codec, *_muxer(job, target))
-        _run((*_raw_input(job), *colours, *use), frames, pass_fds=(palette.fileno(),))
+        _run((*_raw_input(job), *colours, *use), frames, job.patience, pass_fds=(palette.fileno(),))
     if job.comment is not None:
         gif.add_comment(target, job.comment)
 
@@ -86,7 +90,12 @@ def _note_input(notes: IO[bytes], comment: str | None) -> tuple[str, ...]:
 
 
 def _run(
-    arguments: Sequence[str], frames: Frames, *, stdout: IO[bytes] | None = None, pass_fds: tuple[int, ...] = ()
+    arguments: Sequence[str],
+    frames: Frames,
+    patience: float,
+    *,
+    stdout: IO[bytes] | None = None,
+    pass_fds: tuple[int, ...] = (),
 ) -> None:
     """Run the program on `frames`. EncoderError with its exit and last words, OSError if it cannot be started."""
     command = [
@@ -111,29 +120,34 @@ def _run(
             start_new_session=True,
         )
         try:
-            fed = _feed(process, frames)
-            code = _exit_code(process, None if fed else QUIT_S)
+            fed = _feed(process, frames, patience)
+            code = _exit_code(process, {"whole": patience, "closed": QUIT_S, "stalled": 0.0}[fed])
         finally:
             _end(process)
-        if code != 0 or not fed:
-            raise EncoderError(_last_words(command[0], code, stderr))
+        if code != 0 or fed != "whole":
+            raise EncoderError(_last_words(command[0], fed, code, patience, stderr))
 
 
-def _feed(process: "subprocess.Popen[bytes]", frames: Frames) -> bool:
-    """Write every frame and close the pipe; False if the program closed it first."""
+def _feed(process: "subprocess.Popen[bytes]", frames: Frames, patience: float) -> Fed:
+    """Write every frame and close the pipe, unless the program closes it first or takes nothing for `patience` seconds."""
     assert process.stdin is not None
     try:
         with process.stdin as pipe:
+            os.set_blocking(pipe.fileno(), False)
+            room = select.poll()
+            room.register(pipe, select.POLLOUT)
             for frame in rgb_frames(frames):
                 rest = frame.data.cast("B")
                 while rest:
-                    rest = rest[pipe.write(rest) :]
+                    if not room.poll(patience * 1000):
+                        return "stalled"
+                    rest = rest[pipe.write(rest) or 0 :]
     except BrokenPipeError:
-        return False
-    return True
+        return "closed"
+    return "whole"
 
 
-def _exit_code(process: "subprocess.Popen[bytes]", timeout: float | None) -> int | None:
+def _exit_code(process: "subprocess.Popen[bytes]", timeout: float) -> int | None:
     """The program's exit code, negative for a signal; None if it is still there after `timeout` seconds."""
     try:
         return process.wait(timeout)
@@ -149,14 +163,18 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _last_words(program: str, code: int | None, stderr: IO[bytes]) -> str:
+def _last_words(program: str, fed: Fed, code: int | None, patience: float, stderr: IO[bytes]) -> str:
     """How the program ended and the last lines it wrote to stderr."""
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - _STDERR_BYTES))
     lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
     words = "\n".join(lines[-_STDERR_LINES:])
-    if code is None:
+    if fed == "stalled":
+        end = f"took no frame for {patience:g} s and was killed"
+    elif code is None and fed == "closed":
         end = "closed its input and did not leave"
+    elif code is None:
+        end = f"had every frame, was not done {patience:g} s later and was killed"
     elif code < 0:
         end = f"was ended by {signal.Signals(-code).name}"
     else:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from omni_cli.config import OutputConfig
+from omni_cli.config import OUTPUT_TIMEOUT_S, OutputConfig
 from omni_cli.errors import UsageError
 from omni_cli.writers.finalize import Frames
 from omni_cli.writers.formats import Format
@@ -54,7 +54,7 @@ class EncoderError(Exception):
 class VideoJob:
     """What to encode and how. `rate` is frames per second; `codec_options` and `muxer_options` are libav's own names.
 
-    `comment` goes into the container; None for no metadata.
+    `comment` goes into the container; None for no metadata. `patience`: seconds for which a program that encodes may do nothing.
     """
 
     codec: str
@@ -66,6 +66,7 @@ class VideoJob:
     codec_options: Mapping[str, str] = field(default_factory=dict)
     muxer_options: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
+    patience: float = OUTPUT_TIMEOUT_S
 
 
 class VideoEncoder(Protocol):
@@ -103,6 +104,7 @@ def plan_video(frames: Frames, form: Format, fps: float, options: OutputConfig, 
         codec_options=codec_options,
         muxer_options=muxer_options,
         comment=_comment(form, metadata),
+        patience=options.encoder_timeout,
     )
 
 

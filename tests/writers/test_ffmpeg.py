@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,8 +32,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return make
 
 
-def write(frames: Frames, root: Path) -> None:
-    options = OutputConfig(encoder="ffmpeg")
+def write(frames: Frames, root: Path, timeout: float = 60.0) -> None:
+    options = OutputConfig(encoder="ffmpeg", encoder_timeout=timeout)
     write_output(frames, root / "x.mp4", name="x.mp4", format="mp4", fps=8, options=options)
 
 
@@ -88,6 +89,36 @@ def test_a_program_that_closes_its_input_and_stays_is_ended(
     leader, child = map(int, (tmp_path / "pids").read_text().split())
     assert not running(leader)
     assert _gone(child)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("", "took no frame for 1 s and was killed: about to hang"),
+        ("cat > /dev/null; ", "had every frame, was not done 1 s later and was killed: about to hang"),
+    ],
+    ids=["reading", "finishing"],
+)
+def test_a_program_that_does_nothing_for_too_long_is_killed_and_holds_no_writer(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path], script: str, said: str
+) -> None:
+    program(f'echo "about to hang" >&2; echo $$ > "{tmp_path}/pid"; {script}sleep 600\n')
+    with pytest.raises(WriteError) as caught:
+        write(clip(128, 128, 60), tmp_path / "out", timeout=1.0)
+    assert said in str(caught.value)
+    assert not running(int((tmp_path / "pid").read_text()))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_program_that_is_slow_but_goes_on_is_waited_for(
+    clip: Callable[..., Frames], tmp_path: Path, program: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IMAGEIO_FFMPEG_EXE", raising=False)
+    real = ffmpeg_program()
+    drip = "import sys, time\nwhile d := sys.stdin.buffer.read1(150000): time.sleep(0.1); sys.stdout.buffer.write(d)"
+    program(f'"{sys.executable}" -S -c "{drip}" | "{real}" "$@"\n')
+    write(clip(128, 128, 60), tmp_path / "out", timeout=1.5)  # 3 MB: longer than that in all
+    assert (tmp_path / "out" / "x.mp4").stat().st_size > 500
 
 
 def test_a_failure_in_the_frames_ends_the_program(
