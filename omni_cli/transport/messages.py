@@ -194,6 +194,9 @@ _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)
 _from_worker = msgspec.msgpack.Decoder(FromWorker)
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What the decoder raises for bytes that are no message; the last one for values nested a thousand deep."""
+
 
 def encode(message: ToWorker | FromWorker) -> bytes:
     """Bytes of a message."""
@@ -204,7 +207,7 @@ def decode_to_worker(data: bytes | bytearray) -> ToWorker:
     """The message in `data`; ProtocolError if it is not one that a worker takes."""
     try:
         return _to_worker.decode(data)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"a message to the worker cannot be read: {error}") from error
 
 
@@ -212,5 +215,5 @@ def decode_from_worker(data: bytes | bytearray) -> FromWorker:
     """The message in `data`; ProtocolError if it is not one that a worker sends."""
     try:
         return _from_worker.decode(data)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"a message from the worker cannot be read: {error}") from error
