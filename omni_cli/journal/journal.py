@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 
 from omni_cli.errors import EngineError, OutputFolderError
-from omni_cli.journal.compact import compact, sync_folder
+from omni_cli.journal.compact import COMPACT_NAME, compact, sync_folder
 from omni_cli.journal.folder import held_folder
 from omni_cli.journal.rows import (
     MANIFEST_NAME,
@@ -135,6 +135,7 @@ def read_rows(manifest: Path) -> Iterator[Result]:
 def _ready(path: Path) -> RowIndex:
     """The manifest made, mended and compacted; its index."""
     try:
+        path.with_name(COMPACT_NAME).unlink(missing_ok=True)  # of a run that was killed while it compacted
         open_manifest(path).close()
         sync_folder(path.parent)
         index = _indexed(path)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from omni_cli.errors import EngineError, OutputFolderError
 from omni_cli.journal import Journal, read_rows
+from omni_cli.journal.compact import COMPACT_NAME
 from omni_cli.request import ErrorInfo, GenerationRequest, ModelInfo, OutputFile, PlannedRequest, Result
 
 MODEL = ModelInfo(id="demo", revision="r1", pipeline="WanPipeline", dtype="float32")
@@ -143,6 +144,14 @@ def test_a_torn_last_row_is_dropped_and_the_next_row_is_clean(tmp_path, caplog):
         assert not journal.is_done(planned("b"))
         journal.append(row("c"))
     assert [r["id"] for r in rows_on_disk(tmp_path)] == ["a", "c"]
+
+
+def test_what_a_run_killed_while_compacting_left_is_gone_with_the_next_start(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        journal.append(row("a"))
+    (tmp_path / COMPACT_NAME).write_bytes(b'{"schema_version": 1, "id": "half')
+    with Journal.open(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".omni-gen.lock", "manifest.jsonl"]
 
 
 def test_a_last_row_that_lacks_only_its_newline_is_kept(tmp_path):
