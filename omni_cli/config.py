@@ -6,7 +6,7 @@
 import math
 import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,8 @@ AUTO_BATCH_SIZE = 0
 
 ExecutorName = Literal["local", "inline"]
 EncoderName = Literal["auto", "pyav", "ffmpeg"]
+CacheName = Literal["first-block", "faster", "mag", "pyramid-attention-broadcast", "sea", "taylorseer", "text-kv"]
+OffloadName = Literal["none", "model", "sequential", "group"]
 ProgressMode = Literal["auto", "rich", "plain", "json", "none"]
 
 
@@ -36,6 +38,33 @@ class VideoOutputTransport(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """How decoded output leaves the device; the key and its meaning are those of the deploy configuration."""
 
     enable_device_postprocess: bool = True
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is changed of a pipeline after its files; names are those of diffusers.
+
+    `scheduler` is a class of diffusers, built from the configuration of the model's own with `scheduler_config` and
+    `flow_shift` laid over it. `cache` is a step cache (`CACHES`) and `cache_config` the fields of its config class.
+    `quantization` is a backend of diffusers' quantizers for the components `quantize` (none named: the denoisers), with the
+    keywords `quantization_config`. `layerwise_casting` is the dtype that denoisers store their weights in. `components`
+    replaces a component by a `.safetensors` or `.gguf` file. `compile` compiles the repeated blocks of the denoisers.
+    """
+
+    scheduler: str | None = None
+    scheduler_config: dict[str, Any] = {}
+    flow_shift: float | None = None
+    attention_backend: str | None = None
+    cache: CacheName | None = None
+    cache_config: dict[str, Any] = {}
+    quantization: str | None = None
+    quantization_config: dict[str, Any] = {}
+    quantize: tuple[str, ...] = ()
+    layerwise_casting: str | None = None
+    components: dict[str, str] = {}
+    vae_tiling: bool = False
+    vae_slicing: bool = False
+    compile: bool = False
+    offload: OffloadName = "none"
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +78,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: str | None = None
     config: str | None = None
     trust_remote_code: bool = False
+    tuning: Tuning = Tuning()
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

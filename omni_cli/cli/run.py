@@ -6,6 +6,7 @@ from omni_cli.cli.options import defaults as d
 from omni_cli.cli.options import engine as e
 from omni_cli.cli.options import model as m
 from omni_cli.cli.options import output as o
+from omni_cli.cli.options import tuning as t
 from omni_cli.cli.options import view as v
 
 
@@ -20,6 +21,22 @@ def run(
     dtype: m.Dtype = "auto",
     device: m.Device = "auto",
     trust_remote_code: m.TrustRemoteCode = False,
+    scheduler: t.Scheduler = None,
+    scheduler_config: t.SchedulerConfig = None,
+    flow_shift: t.FlowShift = None,
+    lora: t.Lora = None,
+    cache: t.CacheOption = None,
+    cache_config: t.CacheConfig = None,
+    quantization: t.Quantization = None,
+    quantization_config: t.QuantizationConfig = None,
+    quantize: t.Quantize = None,
+    component: t.Component = None,
+    layerwise_casting: t.LayerwiseCasting = None,
+    offload: t.OffloadOption = t.Offload.NONE,
+    attention_backend: t.AttentionBackend = None,
+    vae_tiling: t.VaeTiling = False,
+    vae_slicing: t.VaeSlicing = False,
+    compile_: t.Compile = False,
     async_output: e.AsyncOutput = True,
     batch_size: e.BatchSize = "1",
     workers: e.Workers = 1,

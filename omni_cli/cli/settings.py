@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from omni_cli.cli.defaults import checked_defaults
+from omni_cli.cli.tuning import adapters, tuning
 from omni_cli.config import (
     AUTO_BATCH_SIZE,
     EngineConfig,
@@ -28,7 +29,11 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
     """The settings of a run from the values of `run`'s parameters, by name. Raises UsageError."""
-    model = {**_picked(given, ModelConfig), "config": given["model_config"]}
+    model = {
+        **_picked(given, ModelConfig),
+        "config": given["model_config"],
+        "tuning": tuning({**given, "compile": given["compile_"]}),
+    }
     engine = {
         **_picked(given, EngineConfig),
         "batch_size": batch_size(given["batch_size"]),
@@ -43,6 +48,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         "disk_check": not given["no_disk_check"],
     }
     fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name != "seed"}
+    fields["lora"] = adapters(given["lora"])
     return RunConfig(
         model=msgspec.convert(model, ModelConfig),
         engine=msgspec.convert(engine, EngineConfig),
@@ -102,7 +108,8 @@ def flag_values(path: Path, names: Mapping[str, str]) -> dict[str, Any]:
             near = difflib.get_close_matches(flag, names, 1)
             unknown.append(f"--config {path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         else:
-            values[names[flag]] = value
+            # A flag that takes JSON may be written out as a mapping here.
+            values[names[flag]] = msgspec.json.encode(value).decode() if isinstance(value, dict) else value
     if unknown:
         raise UsageError("\n".join(unknown))
     return values

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from omni_cli.config import OutputConfig, RunConfig
+from omni_cli.config import OutputConfig, RunConfig, Tuning
 from omni_cli.models.cards import Card
 from omni_cli.planner.contents import Contents
 from omni_cli.request import Adapter, GenerationRequest, ModelInfo
@@ -34,6 +34,7 @@ class Fingerprinter:
             "model": info,
             "variant": config.model.variant,
             "config": config.model.config,
+            **_shaping(config.model.tuning),
             "call": card.call,
             "majors": {name: versions[name].split(".")[0] for name in _LIBRARIES if name in versions},
         }
@@ -70,6 +71,12 @@ class Fingerprinter:
     def _content(self, path: str) -> str:
         """The hash of what `path` holds; what is not an absolute path names something on a hub and stands for itself."""
         return f"sha256:{self._contents.digest(path)}" if Path(path).is_absolute() else path
+
+
+def _shaping(tuning: Tuning) -> dict[str, Tuning]:
+    """The part that can change pixels, if any: not where weights wait; and files of components are in the model's revision."""
+    shaping = msgspec.structs.replace(tuning, offload="none", components={})
+    return {} if shaping == Tuning() else {"tuning": shaping}
 
 
 def _encoding(form: str | None, output: OutputConfig) -> dict[str, object]:

@@ -28,8 +28,9 @@ Size = tuple[int | None, int | None, int | None]
 class Ladder:
     """The rungs of one loaded pipeline."""
 
-    def __init__(self, pipeline: Any, device: torch.device, platform: Platform) -> None:
-        """No rung is taken yet."""
+    def __init__(self, pipeline: Any, device: torch.device, platform: Platform, offloaded: bool = False) -> None:
+        """No rung is taken yet; `offloaded`: the pipeline was loaded with its weights behind hooks."""
+        self._offloaded = offloaded
         self._pipeline = pipeline
         self._device = device
         self._platform = platform
@@ -40,7 +41,7 @@ class Ladder:
     @property
     def offloads(self) -> bool:
         """True if the weights are in host memory between their uses, moved by the pipeline itself."""
-        return OFFLOAD_NOTE in self._taken
+        return self._offloaded or OFFLOAD_NOTE in self._taken
 
     def parts(self, call: Call, request: GenerationRequest) -> list[Call]:
         """`call` in parts that are not known to be too large; `request` is any of those that share it."""
@@ -75,7 +76,7 @@ class Ladder:
 
     def _offload(self) -> bool:
         """Only where host memory is another memory, and accelerate (whose hooks do it) is installed."""
-        if self._device.type == "cpu" or importlib.util.find_spec("accelerate") is None:
+        if self._offloaded or self._device.type == "cpu" or importlib.util.find_spec("accelerate") is None:
             return False
         return _switch(self._pipeline, "enable_model_cpu_offload", device=self._device)
 

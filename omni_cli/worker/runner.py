@@ -65,7 +65,7 @@ class DiffusersRunner:
         self._memo = PromptMemo(engine.prompt_cache_bytes)
         self._memo.install(loaded.pipeline)
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline, self._memo.forget)
-        self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform)
+        self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform, model.tuning.offload != "none")
         return loaded.facts
 
     def execute_model(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from omni_cli.config import EngineConfig, VideoOutputTransport
+from omni_cli.config import EngineConfig, Tuning, VideoOutputTransport
 from omni_cli.request import Adapter, ModelInfo
 
 INFO = ModelInfo(id="demo", revision="abc", pipeline="WanPipeline", dtype="float32")
@@ -55,6 +55,8 @@ def test_what_the_request_says_counts(of, fields):
         {"versions": {**VERSIONS, "torch": "3.0.0"}},
         {"versions": {**VERSIONS, "transformers": "4.57.0"}},
         {"model": {"variant": "fp16"}},
+        {"model": {"tuning": Tuning(flow_shift=3.0)}},
+        {"model": {"tuning": Tuning(vae_tiling=True)}},
         {"output": {"crf": 20}},
         {"output": {"encoder_preset": "slow"}},
         {"output": {"video_format": "gif"}},
@@ -81,6 +83,7 @@ def test_a_constant_keyword_of_the_card_counts(of, card):
         },
         {"output": {"png_compression": 9, "metadata": False, "name_template": "x-{id}", "quality": 10}},
         {"model": {"device": "cuda"}},
+        {"model": {"tuning": Tuning(offload="group")}},
     ],
 )
 def test_how_it_is_run_and_wrapped_does_not_count(of, plan):

@@ -19,9 +19,11 @@ from omni_cli.worker.loader.derive import card_of, known_card
 from omni_cli.worker.loader.fingerprint import revision_of
 from omni_cli.worker.loader.hub import download
 from omni_cli.worker.loader.place import place
+from omni_cli.worker.loader.quantize import components, quantization
 from omni_cli.worker.loader.quiet import quiet
 from omni_cli.worker.loader.single_file import load_file, pipeline_named
 from omni_cli.worker.loader.source import Form, check_code, check_weights, locate, read_index
+from omni_cli.worker.loader.tune import DENOISERS, apply, check
 from omni_cli.worker.seam import Seam, install
 
 PACKAGES = ("torch", "diffusers", "transformers")
@@ -56,6 +58,7 @@ def load(
     source = locate(model)
     device, dtype = place(model)
     versions = {name: version(name) for name in PACKAGES}
+    check(model.tuning)
     with quiet():
         path = source.path or download(model, report)
         report("revision")
@@ -71,7 +74,7 @@ def load(
                 identified(Loaded(info=info, card=card, device=str(device), versions=versions))
             pipeline = _load_folder(path, index, model, dtype, report)
         report(f"onto {device}")
-        pipeline.to(device)
+        apply(pipeline, model.tuning, device, dtype)
     pipeline.set_progress_bar_config(disable=True)
     seams = tuple(install(pipeline, VaeImageProcessor))
     card = card_of(pipeline, model, bool(seams))
@@ -79,11 +82,12 @@ def load(
 
 
 def _revision(path: Path, form: Form, model: ModelConfig) -> str:
-    """Of the folder or file; of a single file and the configuration it is read with."""
-    revision = revision_of(path)
+    """Of the folder or file; of a single file and the configuration it is read with; of components with files of their own."""
+    parts = [path]
     if form is Form.FILE and model.config and Path(model.config).is_dir():
-        return f"{revision}+{revision_of(Path(model.config))}"
-    return revision
+        parts.append(Path(model.config))
+    parts += [Path(file).expanduser() for _, file in sorted(model.tuning.components.items())]
+    return "+".join(revision_of(part) for part in parts)
 
 
 def _info(model: ModelConfig, revision: str, pipeline: type, dtype: torch.dtype) -> ModelInfo:
@@ -108,6 +112,7 @@ def _load_folder(
     check_code(folder, index, model, lambda library: hasattr(diffusers.pipelines, library))
     check_weights(folder, index, model.model)
     chosen = pipeline_named(model.pipeline) if model.pipeline else diffusers.DiffusionPipeline
+    more = quantization(model.tuning, index, DENOISERS) | components(model.tuning, folder, index, dtype)
     return _explained(
         model,
         lambda: chosen.from_pretrained(
@@ -117,6 +122,7 @@ def _load_folder(
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=model.trust_remote_code,
+            **more,
         ),
     )
 
