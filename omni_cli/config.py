@@ -24,6 +24,9 @@ OUTPUT_TIMEOUT_VARIABLE = "VLLM_OMNI_ASYNC_OUTPUT_TIMEOUT"
 INLINE_BYTES = 1024 * 1024
 """Payloads up to 1 MB travel inside the message (fixed by the async output design)."""
 
+DISK_WAIT_S = 300.0
+"""Long enough for somebody who watches to make room, short enough that a node does not idle through the night."""
+
 AUTO_BATCH_SIZE = 0
 """The batch size is found by measuring."""
 
@@ -110,7 +113,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9).
 
-    `disk_check`: compare what the run will write with what is free before it starts.
+    `disk_check`: compare what the run will write with what is free before it starts. `disk_wait` is how many seconds a disk that is
+    full or out of order is waited for, with no new forwards meanwhile, before the run ends.
     `encoder_timeout`: seconds for which an ffmpeg program may take no frame, or not leave after the last one. In a run it is the
     output timeout.
     """
@@ -129,6 +133,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     encoder_timeout: float = OUTPUT_TIMEOUT_S
     writers: int | None = None
     disk_check: bool = True
+    disk_wait: float = DISK_WAIT_S
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):

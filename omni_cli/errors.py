@@ -6,6 +6,7 @@
     │   └── OutputFolderError         2   the output folder cannot be written, or another run holds it
     ├── EngineError                   3   the engine could not start, or died for good
     │   ├── ModelLoadError            3   the model could not be loaded
+    │   ├── StorageLost               3   nothing can be stored any more, and waiting did not help
     │   ├── WorkerDied                3   a worker process ended without being asked to
     │   └── ProtocolError             3   a message that does not belong on this channel
     ├── RequestError                  1   one request failed; the others go on
@@ -15,6 +16,7 @@
     │   ├── NonFiniteOutput           1   the pipeline's output holds NaN or infinity
     │   ├── ConstantOutput            1   the pipeline's output is one colour
     │   ├── WriteError                1   encoding or placing the file failed
+    │   │   └── StorageFault          1   the disk is at fault, not the request: it may pass
     │   ├── OutputTimeout             1   no output within the output wait
     │   └── RequestCancelled          1   cancelled before it finished
     └── Interrupted                 130   stopped by the user
@@ -82,6 +84,10 @@ class ModelLoadError(EngineError):
     """The model could not be loaded; the message carries the loader's reason."""
 
 
+class StorageLost(EngineError):
+    """Nothing can be stored any more, and waiting did not help or is of no use; what was not stored is rendered again."""
+
+
 class WorkerDied(EngineError):
     """A worker process ended without being asked to; names exit code or signal."""
 
@@ -136,6 +142,10 @@ class WriteError(RequestError):
     """Encoding a file or placing it failed."""
 
     kind = "write_failed"
+
+
+class StorageFault(WriteError):
+    """The disk is at fault and not the request: full, read-only, out of order. It may pass, so the same may be tried again."""
 
 
 class OutputTimeout(RequestError):

@@ -5,6 +5,7 @@ journal (folder held) ─> executor (processes start) ─> model loaded ─> pla
 
 import os
 import queue
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
@@ -14,10 +15,10 @@ from typing import Self
 
 from msgspec import structs
 
-from omni_cli.batch import Desk, Sizes, Stop, render
+from omni_cli.batch import Desk, Sizes, Stop, Storage, render
 from omni_cli.config import RunConfig
 from omni_cli.errors import Interrupted
-from omni_cli.events import AnyEvent, Observer
+from omni_cli.events import AnyEvent, Note, Observer
 from omni_cli.executor import make_executor
 from omni_cli.executor.protocol import Executor
 from omni_cli.journal import Journal
@@ -116,10 +117,28 @@ class Session(AbstractContextManager["Session"]):
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
         output = structs.replace(self.config.output, encoder_timeout=self.config.engine.output_timeout)
-        desk = Desk(output, loaded.info, self.journal.append, self.observe, writers=writers, background=on_cpu)
+        desk = Desk(
+            output,
+            loaded.info,
+            self.journal.append,
+            self.observe,
+            writers=writers,
+            background=on_cpu,
+            storage=self._storage(),
+        )
         with desk:
             calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
             yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)
+
+    def _storage(self) -> Storage:
+        """The output folder, which holds forwards up while it takes no files."""
+        return Storage(
+            Path(self.config.output.output_dir),
+            self.config.output.disk_wait,
+            note=lambda text: self.observe(Note(at=time.monotonic(), level="warning", text=text)),
+            hold=self.executor.hold,
+            stop=self.stop,
+        )
 
     def planner(self, base: Path = Path()) -> Planner:
         """A fresh planner for the loaded model; relative input paths start at `base`."""

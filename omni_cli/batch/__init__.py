@@ -4,5 +4,6 @@ from omni_cli.batch.desk import Desk
 from omni_cli.batch.render import render
 from omni_cli.batch.sizes import Sizes
 from omni_cli.batch.stop import Stop
+from omni_cli.batch.storage import Storage
 
-__all__ = ["Desk", "Sizes", "Stop", "render"]
+__all__ = ["Desk", "Sizes", "Stop", "Storage", "render"]

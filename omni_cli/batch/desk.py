@@ -12,17 +12,21 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec import structs
+
+from omni_cli.batch.storage import Storage
 from omni_cli.config import OutputConfig
-from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError
+from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError, StorageFault, StorageLost
 from omni_cli.events import EncodeDone, EncodeStarted, Note, Observer, RequestFinished
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.log import logger
 from omni_cli.request import ErrorInfo, Interval, ModelInfo, OutputFile, PlannedRequest, Result, Status, Timings
-from omni_cli.writers import Metadata, samples, write_output
+from omni_cli.writers import Frames, Metadata, Written, samples, write_output
 
 Ended = Result | OmniGenError
 """What the queue gives: a row, or the error that ends the run."""
@@ -42,13 +46,18 @@ class Desk:
         *,
         writers: int,
         background: bool = False,
+        storage: Storage | None = None,
     ) -> None:
-        """`append` journals a row. `background`: encode at lower priority, where the forward needs the same cores."""
+        """`append` journals a row. `background`: encode at lower priority, where the forward needs the same cores.
+
+        `storage` has the last word on what becomes of a file or a row that the disk does not take.
+        """
         self._config = config
         self._root = Path(config.output_dir)
         self._model = model
         self._append = append
         self._observe = observer
+        self.storage = storage or Storage(self._root, config.disk_wait, note=self.note)
         self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(writers, "writer", _yield_cores if background else None)
 
@@ -89,15 +98,29 @@ class Desk:
         if isinstance(error, EngineError):
             raise error
         if handle.output_ready.cancelled() or isinstance(error, RequestCancelled):
-            result = self._row(planned, "cancelled")
-        elif isinstance(error, RequestError):
+            return self._told(self._row(planned, "cancelled"))
+        if isinstance(error, RequestError):
             result = self._failed(planned, error)
         elif error is not None:
             raise error
         else:
             result = self._write(planned, handle.output_ready.result())
-        if result.status != "cancelled":
-            self._append(result)
+        return self._told(self._journaled(result))
+
+    def _journaled(self, result: Result) -> Result:
+        """`result` with its row in the journal; a cancelled one has none, so that it is rendered the next time."""
+        if result.status == "cancelled":
+            return result
+        try:
+            self.storage.store(lambda: self._append(result))
+        except RequestCancelled:
+            return structs.replace(result, status="cancelled", files=())
+        except StorageFault as fault:
+            raise StorageLost(str(fault)) from fault
+        return result
+
+    def _told(self, result: Result) -> Result:
+        """`result`, after the observer has heard of it."""
         self._observe(RequestFinished(at=time.monotonic(), result=result))
         return result
 
@@ -110,19 +133,12 @@ class Desk:
             for index, (frames, name) in enumerate(
                 zip(samples(output.header, output.buffer), planned.files, strict=True)
             ):
-                metadata = Metadata.of(planned, self._model, index) if self._config.metadata else None
-                written = write_output(
-                    frames,
-                    self._root / name,
-                    name=name,
-                    format=planned.request.format or "",
-                    fps=planned.request.fps,
-                    options=self._config,
-                    metadata=metadata,
-                )
+                written = self.storage.store(partial(self._write_sample, planned, index, frames, name))
                 files.append(written.file)
                 encode, write = _join(encode, written.encode), _join(write, written.write)
                 del frames
+        except RequestCancelled:
+            return self._row(planned, "cancelled")
         except RequestError as error:
             return self._failed(planned, error, output)
         finally:
@@ -131,6 +147,18 @@ class Desk:
         timings = _timings(output, encode, write)
         return self._row(
             planned, "done", files=tuple(files), timings=timings, attempts=output.attempts, notes=output.notes
+        )
+
+    def _write_sample(self, planned: PlannedRequest, index: int, frames: Frames, name: str) -> Written:
+        """One sample's file, with its own metadata."""
+        return write_output(
+            frames,
+            self._root / name,
+            name=name,
+            format=planned.request.format or "",
+            fps=planned.request.fps,
+            options=self._config,
+            metadata=Metadata.of(planned, self._model, index) if self._config.metadata else None,
         )
 
     def _failed(self, planned: PlannedRequest, error: RequestError, output: Output | None = None) -> Result:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from omni_cli.batch.desk import Desk
 from omni_cli.batch.stop import Stop
-from omni_cli.errors import EngineError, OmniGenError
+from omni_cli.errors import EngineError, OmniGenError, StorageLost
 from omni_cli.executor.protocol import Executor, Handle
 from omni_cli.request import PlannedRequest, Result
 
@@ -24,7 +24,7 @@ def render(
     At most `window` requests are open at a time (one call may always be), so memory does not grow with their number; the number
     may change while it goes on. `watch` sees every call as it is submitted. After
     `stop`, nothing new is submitted and what has not begun is dropped; the running forward and all finished outputs are
-    completed. If the engine dies, what can still be finished is, and then its error is raised. If the caller leaves the loop, or
+    completed. While nothing can be stored, nothing is submitted. If the engine dies, what can still be finished is, and then its error is raised. If the caller leaves the loop, or
     `calls` raises, it ends as after a stop, without the rows being seen.
     """
     walk = _Walk(executor, desk, stop, window if callable(window) else lambda: window)
@@ -54,6 +54,7 @@ class _Walk:
         self._stop = stop
         self._window = window
         self._open = 0
+        self._handles: list[Handle] = []  # those of open requests, and of some that are being written
         self.fatal: OmniGenError | None = None
 
     @property
@@ -68,6 +69,7 @@ class _Walk:
         except EngineError as error:
             self.fatal = error
             return ()
+        self._handles = [handle for handle in self._handles if not handle.output_ready.done()] + [*handles]
         for handle in handles:
             self._open += 1
             self._desk.expect(handle)
@@ -86,8 +88,12 @@ class _Walk:
 
     def make_room(self, wanted: int) -> Iterator[Result]:
         """Yield rows until `wanted` more requests may be open."""
-        while self._open and (self._open + wanted > self._window() or not self._desk.ended.empty()):
+        while self._open and (self._open + wanted > self._window() or self._must_wait()):
             yield from self._take()
+
+    def _must_wait(self) -> bool:
+        """True while rows are there to be taken, and while nothing can be stored: the request that waits for it is open."""
+        return not self._desk.ended.empty() or (self._desk.storage.failing and not self.stopped)
 
     def _take(self) -> Iterator[Result]:
         """The row of the next request that ends."""
@@ -102,3 +108,6 @@ class _Walk:
         else:
             self.fatal = self.fatal or ended
             self._executor.cancel_waiting()
+            if isinstance(ended, StorageLost):  # nobody can use what still runs
+                for handle in self._handles:
+                    self._executor.cancel(handle)

@@ -83,6 +83,7 @@ def run(
     encoder_preset: o.EncoderPreset = "veryfast",
     encoder: o.EncoderOption = o.Encoder.AUTO,
     no_disk_check: o.NoDiskCheck = False,
+    disk_wait: o.DiskWait = 300.0,
     progress: v.ProgressOption = v.Progress.AUTO,
     print_: v.PrintOption = None,
     trace: v.Trace = None,

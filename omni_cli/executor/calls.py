@@ -36,6 +36,7 @@ class Calls:
         self._engine = engine
         self._crew = crew
         self._observe = observe
+        self._held = False
         self.books = Books(INBOX_DEPTH, new_id)
 
     # ── what callers ask ──
@@ -54,11 +55,17 @@ class Calls:
         """Give up every request whose forward has not begun."""
         self._settle_given_up(self.books.give_up_not_begun())
 
+    def hold(self, held: bool) -> None:
+        """Send nothing from now on, or all that may be sent."""
+        with self._crew.lock:
+            self._held = held
+        self.dispatch()
+
     def dispatch(self) -> None:
-        """Send as many waiting calls as the workers' inboxes have room for."""
+        """Send as many waiting calls as the workers' inboxes have room for; none while calls are held."""
         cancelled: list[Handle] = []
         with self._crew.lock:
-            while (step := self.books.take_next(self._crew.ready())) is not None:
+            while not self._held and (step := self.books.take_next(self._crew.ready())) is not None:
                 cancelled += step.cancelled
                 if step.message is not None:
                     self._crew.send(step.worker, step.message)

@@ -114,6 +114,9 @@ class InlineExecutor:
     def cancel_waiting(self) -> None:
         """Nothing ever waits."""
 
+    def hold(self, held: bool) -> None:
+        """Nothing ever waits."""
+
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
         """Done at once."""
         self.check_health()

@@ -65,6 +65,10 @@ class LocalExecutor:
         """Give up every request whose forward has not begun, in the books and in the workers' inboxes."""
         self._calls.cancel_waiting()
 
+    def hold(self, held: bool) -> None:
+        """Keep the calls that wait in the books there, or send them on."""
+        self._calls.hold(held)
+
     def collective_rpc(self, method: RpcMethod) -> list[m.Health | bool | None]:
         """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""
         futures = self._crew.ask_all(method)

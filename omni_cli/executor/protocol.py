@@ -73,6 +73,9 @@ class Executor(Protocol):
     def cancel_waiting(self) -> None:
         """Give up every request whose forward has not begun."""
 
+    def hold(self, held: bool) -> None:
+        """Let no call begin that waits here (what a worker has been sent goes on), or let them begin again."""
+
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
         """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""
 

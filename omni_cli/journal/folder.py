@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -47,7 +47,8 @@ def held_folder(output_dir: str | Path) -> Iterator[Path]:
         yield folder
     finally:
         # Unlinked while still held: whoever opened this very file before will see that the name has moved on.
-        (folder / LOCK_NAME).unlink(missing_ok=True)
+        with suppress(OSError):  # a file system that went away or became read-only
+            (folder / LOCK_NAME).unlink()
         os.close(lock)
 
 

@@ -1,6 +1,5 @@
 """The journal of one run: asks what is done already, and records what is done now."""
 
-import errno
 import hashlib
 import os
 import threading
@@ -12,7 +11,8 @@ from typing import Self
 
 import msgspec
 
-from omni_cli.errors import EngineError, OutputFolderError
+from omni_cli.disk import lies_with_the_disk, reason
+from omni_cli.errors import EngineError, OmniGenError, OutputFolderError, StorageFault, StorageLost
 from omni_cli.journal.compact import COMPACT_NAME, compact, sync_folder
 from omni_cli.journal.folder import held_folder
 from omni_cli.journal.rows import (
@@ -40,6 +40,7 @@ class Journal:
         self._file = file
         self._index = index
         self._lock = threading.Lock()
+        self._torn: int | None = None
 
     @classmethod
     @contextmanager
@@ -61,25 +62,53 @@ class Journal:
     def append(self, result: Result) -> None:
         """Record `result`, durable on return; it replaces any earlier row of its id. Its files must be in place already.
 
-        Raises EngineError if the row cannot be written; the manifest then ends where it did before.
+        Raises StorageFault if the disk does not take the row, StorageLost if the manifest is not there any more, EngineError if
+        anything else keeps it from being written; the manifest then ends where it did before.
         """
         line = msgspec.json.encode(result) + b"\n"
         with self._lock:
             descriptor = self._file.fileno()
-            start = os.fstat(descriptor).st_size
             try:
-                if os.write(descriptor, line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                start = self._end_of_rows(descriptor)
+            except OSError as error:
+                raise self._failure(error) from error
+            try:
+                rest = memoryview(line)
+                while rest:  # one write, unless something stands in the way: the next one then says what
+                    rest = rest[os.write(descriptor, rest) :]
                 os.fsync(descriptor)
             except OSError as error:
-                # If even this fails, the next run finds a torn row and drops it.
+                # If even this fails, the next row or the next run finds a torn row and drops it.
+                self._torn = start
                 with suppress(OSError):
-                    os.ftruncate(descriptor, start)
-                raise EngineError(
-                    f"no row can be added to {str(self.path)!r}: {error.strerror}; "
-                    "make room or repair the folder and run the same command again, it goes on from here"
-                ) from error
+                    self._end_of_rows(descriptor)
+                raise self._failure(error) from error
             self._index.put(result.id, start, len(line))
+
+    def _end_of_rows(self, descriptor: int) -> int:
+        """Where the next row starts, once what an earlier failure has left is cut off. Raises OSError, StorageLost."""
+        here = os.fstat(descriptor)
+        try:
+            same = os.path.samestat(here, self.path.lstat())
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise StorageLost(
+                f"{str(self.path)!r} is not there any more: it was deleted or replaced while this run was writing it; "
+                "run the same command again"
+            )
+        if self._torn is None:
+            return here.st_size
+        os.ftruncate(descriptor, self._torn)
+        start, self._torn = self._torn, None
+        return start
+
+    def _failure(self, error: OSError) -> OmniGenError:
+        text = (
+            f"no row can be added to {str(self.path)!r}: {reason(error)}; "
+            "make room or repair the folder and run the same command again, it goes on from here"
+        )
+        return StorageFault(text) if lies_with_the_disk(error, self.path.parent) else EngineError(text)
 
     def has_done(self, request_id: str) -> bool:
         """True if the last row of `request_id` says done. Nothing is compared with it: enough to guess at the work that is left."""

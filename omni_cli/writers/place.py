@@ -57,12 +57,13 @@ class Pending:
 
 @contextlib.contextmanager
 def placing(root: Path, name: str) -> Iterator[Pending]:
-    """Open a hidden file beside `root / name`; folders are made. Without a `commit` it is gone at the end.
+    """Open a hidden file beside `root / name`; folders below `root` are made. Without a `commit` it is gone at the end.
 
-    Raises WriteError if `name` leads out of `root`, symlinked folders followed; OSError as the file system does.
+    Raises WriteError if `name` leads out of `root`, symlinked folders followed; OSError as the file system does, and if there is
+    no `root`: where it was on a disk that has been taken away, making it again would fill another one.
     """
     path = _inside(root, name)
-    _make_folders(path.parent)
+    _make_folders(path.parent, root.resolve())
     temporary, descriptor = _create_beside(path)
     try:
         yield Pending(path, temporary, descriptor)
@@ -90,9 +91,11 @@ def _inside(root: Path, name: str) -> Path:
     return folder / leaf
 
 
-def _make_folders(folder: Path) -> None:
-    """Make `folder` and its parents durably: each new entry is synced in the folder that holds it."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+def _make_folders(folder: Path, base: Path) -> None:
+    """Make `folder` and its parents below `base` durably: each new entry is synced in the folder that holds it."""
+    if not base.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"the output folder {str(base)!r} is not there")
+    missing = [path for path in (folder, *folder.parents) if path.is_relative_to(base) and not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         _sync_folder(path.parent)

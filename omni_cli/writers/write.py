@@ -4,13 +4,13 @@ check that the format can hold it ── encode into a hidden file ── fsync,
 └────────────────── Written.encode ──────────────────────────┘ └──────────── Written.write ────────────┘
 """
 
-import errno
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from omni_cli.config import OutputConfig
-from omni_cli.errors import UsageError, WriteError
+from omni_cli.disk import fault_named_in, lies_with_the_disk, reason
+from omni_cli.errors import StorageFault, UsageError, WriteError
 from omni_cli.media import Kind
 from omni_cli.request import Interval, OutputFile
 from omni_cli.writers import ffmpeg, image, pyav
@@ -48,7 +48,8 @@ def write_output(
     not looked at. Safe to call from any number of threads. Once this returns or raises, nothing of it reads the payload
     behind `frames`.
 
-    Raises WriteError that names the file and the reason; then nothing has appeared under the name, and what was there stays.
+    Raises WriteError that names the file and the reason, StorageFault if it lies with the disk; then nothing has appeared under
+    the name, and what was there stays. The output folder must exist: one that has gone is not made again.
     """
     started = time.monotonic()
     root = _root_of(path, name)
@@ -63,7 +64,7 @@ def write_output(
     except WriteError:
         raise
     except (OSError, ValueError, MemoryError, UsageError, EncoderError) as error:
-        raise WriteError(f"{name!r} was not written: {_reason(error, root)}") from error
+        raise _failure(name, root, error) from error
     file = OutputFile(
         path=name,
         sha256=placed.sha256,
@@ -125,13 +126,14 @@ def _encode(
             image.write_image(file, frames, form, options, metadata)
 
 
-def _reason(error: Exception, root: Path) -> str:
-    """Why, for people; an operating system's error with its name, and for a full disk where to make room."""
+def _failure(name: str, root: Path, error: Exception) -> WriteError:
+    """What went wrong with the file `name`, for people, and whether it is the disk's fault."""
+    text = f"{name!r} was not written: "
+    if isinstance(error, EncoderError) and (fault := fault_named_in(str(error))) is not None:
+        return StorageFault(f"{text}{reason(fault, root)}: {error}")
     if isinstance(error, MemoryError):
-        return "out of memory"
+        return WriteError(f"{text}out of memory")
     if not isinstance(error, OSError) or error.errno is None:
-        return str(error) or type(error).__name__
-    text = f"{error.strerror} ({errno.errorcode.get(error.errno, error.errno)})"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text += f"; make room on the file system of {root}, then run again"
-    return text
+        return WriteError(f"{text}{str(error) or type(error).__name__}")
+    kind = StorageFault if lies_with_the_disk(error, root) else WriteError
+    return kind(f"{text}{reason(error, root)}")

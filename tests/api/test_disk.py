@@ -1,17 +1,25 @@
-"""Runs on disks that are too small, out of order, or gone."""
+"""Runs on disks that are too small, become full, or go away: what is stored stays, and the same command completes the rest."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from omni_cli.cli.perform import perform
+from omni_cli.api import Session
+from omni_cli.api.run import run_file
 from omni_cli.config import EngineConfig, OutputConfig, RunConfig
-from omni_cli.errors import OutputFolderError
-from tests.disks import small_disk
+from omni_cli.errors import OutputFolderError, StorageLost
+from omni_cli.events import AnyEvent, Note, RequestFinished, RunFinished
+from omni_cli.planner.source import Source
+from omni_cli.request import GenerationRequest
+from omni_cli.trace import Timeline
+from tests.disks import fill, small_disk
 
+COUNT = 6
 RAW = 64 * 64 * 3 + 128
 NULL = EngineConfig(executor="inline", runner="omni_cli.worker.null:NullRunner")
 
@@ -20,34 +28,125 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+def all_done(folder: Path) -> bool:
+    """Every request has one row, and every file is whole and alone."""
+    rows = rows_of(folder)
+    assert sorted(row["id"] for row in rows) == [f"r{n}" for n in range(COUNT)]
+    assert {path.name for path in folder.iterdir()} == {"manifest.jsonl", *(f"r{n}.npy" for n in range(COUNT))}
+    assert {path.stat().st_size for path in folder.glob("*.npy")} == {RAW}
+    return {row["status"] for row in rows} == {"done"}
+
+
+class Run:
+    """`COUNT` arrays of 12 KiB each, rendered in this process."""
+
+    def __init__(self, prompts: Path) -> None:
+        self.prompts = prompts
+        self.events: list[AnyEvent] = []
+        self.on_event: Callable[[AnyEvent], None] = lambda event: None
+
+    def __call__(self, folder: Path, limit: int | None = None, engine: EngineConfig = NULL, **output: Any) -> int:
+        """The exit code."""
+        config = RunConfig(engine=engine, output=OutputConfig(output_dir=str(folder), writers=1, **output), limit=limit)
+        self.events.clear()
+        with (
+            Source(str(self.prompts), GenerationRequest()) as source,
+            Session(config, self.observe, Timeline()) as session,
+        ):
+            return run_file(session, source)
+
+    def observe(self, event: AnyEvent) -> None:
+        self.events.append(event)
+        self.on_event(event)
+
+    @property
+    def ending(self) -> RunFinished:
+        assert isinstance(self.events[-1], RunFinished)
+        return self.events[-1]
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., int]:
-    """run(folder, limit=..., engine=..., **output) renders six arrays of 12 KiB each; gives the exit code."""
+def run(tmp_path: Path) -> Run:
     prompts = tmp_path / "p.jsonl"
-    rows = [{"id": f"r{n}", "prompt": "x", "num_frames": 1, "format": "npy"} for n in range(6)]
+    rows = [{"id": f"r{n}", "prompt": "x", "num_frames": 1, "format": "npy"} for n in range(COUNT)]
     prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def run(folder: Path, limit: int | None = None, engine: EngineConfig = NULL, **output: Any) -> int:
-        config = RunConfig(engine=engine, output=OutputConfig(output_dir=str(folder), **output), limit=limit)
-        return perform(str(prompts), config, "none", None, None, None)
-
-    return run
+    return Run(prompts)
 
 
-def test_a_run_that_cannot_fit_is_refused_before_it_starts(run: Callable[..., int], tmp_path: Path) -> None:
+def test_a_run_that_cannot_fit_is_refused_before_it_starts(run: Run, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "48k") as disk:
-        least = f"6 files take at least {6 * (RAW + 1001) / 1024:.1f} KiB, "
-        with pytest.raises(OutputFolderError, match=least):
-            run(disk / "out", engine=EngineConfig(runner=EngineConfig().runner))
-        with pytest.raises(OutputFolderError, match=least):
-            run(disk / "out")
-        assert (disk / "out" / "manifest.jsonl").read_text() == ""
+        least = f"{COUNT} files take at least {COUNT * (RAW + 1001) / 1024:.1f} KiB, "
+        for engine in (NULL, EngineConfig()):
+            with pytest.raises(OutputFolderError, match=least):
+                run(disk / "out", engine=engine)
+            assert (run.ending.exit_code, run.ending.not_run) == (2, COUNT)
+        assert rows_of(disk / "out") == []
         assert run(disk / "out", limit=1) == 0
         assert run(disk / "out", limit=2, disk_check=False) == 0
 
 
-def test_a_resumed_run_needs_room_for_what_is_missing(run: Callable[..., int], tmp_path: Path) -> None:
+def test_a_resumed_run_needs_room_for_what_is_missing(run: Run, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "112k") as disk:
         assert run(disk / "out", limit=4) == 0
         assert run(disk / "out") == 0, "six would not have fitted beside the four"
-        assert [row["status"] for row in rows_of(disk / "out")] == ["done"] * 6
+        assert all_done(disk / "out")
+
+
+def test_a_disk_that_becomes_full_is_waited_for_and_everything_is_done_once_there_is_room(
+    run: Run, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        seen: list[str] = []
+
+        def on_event(event: AnyEvent) -> None:
+            if isinstance(event, RequestFinished) and event.result.id == "r1":
+                fill(disk)
+            if isinstance(event, Note):
+                seen.append(event.text)
+                if "no new forwards" in event.text:
+                    (disk / "ballast").unlink()
+
+        run.on_event = on_event
+        assert run(disk / "out") == 0
+        assert len(seen) == 2
+        assert "No space left on device" in seen[0]
+        assert seen[1] == "the disk takes files again: going on"
+        assert all_done(disk / "out")
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_what_is_stored_and_the_same_command_completes_it(
+    run: Run, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        with pytest.raises(
+            StorageLost, match=r"nothing could be stored for 0 s: .*No space left on device.*run the same command"
+        ):
+            run(disk / "out", disk_check=False, disk_wait=0.0)
+        done = {row["id"] for row in rows_of(disk / "out")}
+        assert 1 <= len(done) < COUNT
+        assert {path.stem for path in (disk / "out").glob("*.npy")} == done
+        assert not [path for path in (disk / "out").iterdir() if path.name.startswith(".")]
+        assert (run.ending.exit_code, run.ending.done, run.ending.failed) == (3, len(done), 0)
+        subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+        assert run(disk / "out") == 0
+        assert run.ending.skipped == len(done)
+        assert all_done(disk / "out")
+
+
+@pytest.mark.parametrize("how", ["deleted", "unmounted"])
+def test_an_output_folder_that_goes_away_ends_the_run_and_is_not_made_again(run: Run, tmp_path: Path, how: str) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        out = disk if how == "unmounted" else disk / "out"
+
+        def on_event(event: AnyEvent) -> None:
+            if isinstance(event, RequestFinished) and event.result.id == "r1":
+                if how == "unmounted":
+                    subprocess.run(["umount", "-l", str(disk)], check=True)
+                else:
+                    shutil.rmtree(out)
+
+        run.on_event = on_event
+        with pytest.raises(StorageLost, match="is not there any more: it was deleted, moved or unmounted"):
+            run(out)
+        assert run.ending.exit_code == 3
+        assert [*disk.iterdir()] == [], "nothing was written where the folder had been"

@@ -9,6 +9,7 @@ import pytest
 
 from omni_cli.batch import Desk
 from omni_cli.config import OutputConfig
+from omni_cli.errors import RequestCancelled
 from omni_cli.events import AnyEvent
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.media import ColorModel, Kind, MediaHeader
@@ -81,6 +82,10 @@ class FakeExecutor:
         with self.changed:
             self.waiting.clear()
             self.changed.notify_all()
+
+    def cancel(self, handle: Handle) -> None:
+        if not handle.output_ready.done():
+            handle.output_ready.set_exception(RequestCancelled("cancelled"))
 
     def begin(self, id_: str) -> None:
         """Its forward runs."""

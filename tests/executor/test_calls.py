@@ -203,6 +203,27 @@ def test_cancel_waiting_leaves_what_runs_and_what_is_computed(stage: Stage) -> N
         assert handles[3].output_ready.cancelled()
 
 
+def test_held_calls_wait_in_the_books_and_go_on_in_their_order(stage: Stage) -> None:
+    with stage.executor() as (executor, worker):
+        handles = [executor.submit(planned(id_))[0] for id_ in "abc"]
+        first, second = worker.begin(), worker.expect(m.ExecuteModel)
+        executor.hold(True)
+        handles += executor.submit(planned("d"))
+        worker.finish(first)
+        assert pixels(handles[0]) == PIXELS
+        worker.start(second)
+        worker.finish(second)
+        assert pixels(handles[1]) == PIXELS
+        assert worker.hears_nothing(), "what was in the inbox went on, and nothing else was sent"
+        executor.cancel(handles[2])
+        assert handles[2].output_ready.cancelled()
+        executor.hold(False)
+        call = worker.begin()
+        assert [request.id for request in call.requests] == ["d"]
+        worker.finish(call)
+        assert pixels(handles[3]) == PIXELS
+
+
 def test_requests_from_many_threads_are_each_answered_once(stage: Stage) -> None:
     with stage.executor() as (executor, worker), ThreadPoolExecutor(4) as threads:
         submitted = [threads.submit(executor.submit, planned(str(n))) for n in range(40)]

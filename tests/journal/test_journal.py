@@ -3,6 +3,7 @@
 import hashlib
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omni_cli.errors import EngineError, OutputFolderError
+from omni_cli.errors import EngineError, OutputFolderError, StorageFault, StorageLost
 from omni_cli.journal import Journal, read_rows
 from omni_cli.journal.compact import COMPACT_NAME
 from omni_cli.request import ErrorInfo, GenerationRequest, ModelInfo, OutputFile, PlannedRequest, Result
+from tests.disks import fill, small_disk
 
 MODEL = ModelInfo(id="demo", revision="r1", pipeline="WanPipeline", dtype="float32")
 
@@ -311,3 +313,55 @@ def test_any_history_of_appends_ends_and_torn_tails_leaves_the_last_status_of_ea
         found = rows_on_disk(root)
         assert {r["id"]: r["status"] for r in found} == expected
         assert len(found) == len(expected)
+
+
+def test_a_full_disk_is_a_fault_that_may_pass_and_the_row_is_whole_when_there_is_room(tmp_path):
+    with small_disk(tmp_path / "disk", "64k") as folder, Journal.open(folder) as journal:
+        journal.append(row("a"))
+        ballast = fill(folder)
+        long = "p" * 8000  # more than the manifest's last page has room for: a part of it is written
+        for _ in range(2):
+            with pytest.raises(StorageFault, match=r"No space left on device \(ENOSPC\); make room"):
+                journal.append(row("b", prompt=long))
+        assert [r["id"] for r in rows_on_disk(folder)] == ["a"]
+        ballast.unlink()
+        journal.append(row("b", prompt=long))
+        assert [r["id"] for r in rows_on_disk(folder)] == ["a", "b"]
+
+
+def test_a_torn_row_that_could_not_be_cut_off_is_cut_before_the_next_one(tmp_path, monkeypatch):
+    with small_disk(tmp_path / "disk", "64k") as folder, Journal.open(folder) as journal:
+        journal.append(row("a"))
+        ballast = fill(folder)
+
+        def broken(descriptor, size):
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", broken)
+            with pytest.raises(StorageFault):
+                journal.append(row("b", prompt="p" * 8000))
+            assert not (folder / "manifest.jsonl").read_bytes().endswith(b"\n")
+            with pytest.raises(StorageFault, match="Input/output error"):
+                journal.append(row("c"))
+        ballast.unlink()
+        journal.append(row("c"))
+        assert [r["id"] for r in rows_on_disk(folder)] == ["a", "c"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_rows_are_not_added_to_a_manifest_that_nobody_can_see(tmp_path, replaced):
+    with Journal.open(tmp_path) as journal:
+        journal.append(row("a"))
+        (tmp_path / "manifest.jsonl").unlink()
+        if replaced:
+            (tmp_path / "manifest.jsonl").touch()
+        with pytest.raises(StorageLost, match="deleted or replaced while this run was writing it"):
+            journal.append(row("b"))
+
+
+def test_a_folder_that_is_gone_when_the_run_ends_is_no_second_error(tmp_path):
+    with Journal.open(tmp_path / "out") as journal:
+        journal.append(row("a"))
+        journal.append(row("a"))
+        shutil.rmtree(tmp_path / "out")

@@ -33,6 +33,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 def write(frames: Frames, root: Path, timeout: float = 60.0) -> None:
+    root.mkdir(exist_ok=True)
     options = OutputConfig(encoder="ffmpeg", encoder_timeout=timeout)
     write_output(frames, root / "x.mp4", name="x.mp4", format="mp4", fps=8, options=options)
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from omni_cli.config import OutputConfig
-from omni_cli.errors import WriteError
+from omni_cli.errors import StorageFault, WriteError
 from omni_cli.media import ColorModel, Kind
 from omni_cli.writers.finalize import Frames
 from omni_cli.writers.formats import FORMATS
 from omni_cli.writers.metadata import Metadata
 from omni_cli.writers.write import Written, write_output
+from tests.disks import fill, small_disk
 
 IMAGES, VIDEOS = ("png", "jpeg", "webp", "npy"), ("mp4", "webm", "gif")
 ALL = [(form, "pyav") for form in IMAGES + VIDEOS] + [(form, "ffmpeg") for form in VIDEOS]
@@ -139,6 +140,8 @@ def test_same_frames_and_metadata_give_the_same_bytes(
 def test_many_threads_give_the_bytes_of_one(
     clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path
 ) -> None:
+    for folder in ("alone", "together"):
+        (tmp_path / folder).mkdir()
     jobs = [(form.name, clip(96, 66) if form.codec else still()) for form in FORMATS] * 3
     alone = {name: write(frames, tmp_path / "alone", f"x.{name}").file.sha256 for name, frames in jobs}
     together: dict[str, str] = {}
@@ -158,7 +161,7 @@ DISK_FULL = """
 import os, pathlib, resource, sys
 import numpy as np
 from omni_cli.config import OutputConfig
-from omni_cli.errors import WriteError
+from omni_cli.errors import StorageFault, WriteError
 from omni_cli.media import ColorModel, Kind
 from omni_cli.writers.finalize import Frames
 from omni_cli.writers.formats import resolve_format
@@ -232,3 +235,33 @@ def test_a_long_clip_is_encoded_in_a_third_of_its_memory(tmp_path: Path) -> None
         [sys.executable, "-c", LONG_CLIP, str(tmp_path), "npy", *VIDEOS], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("form", "encoder"), [("png", "pyav"), ("npy", "pyav"), ("mp4", "pyav"), ("gif", "pyav"), ("mp4", "ffmpeg")]
+)
+def test_a_full_disk_is_the_disks_fault_and_leaves_nothing(
+    clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path, form: str, encoder: str
+) -> None:
+    frames = still(256, 256) if form in IMAGES else clip(256, 256)
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        ballast = fill(disk)
+        with pytest.raises(
+            StorageFault, match=rf"'x.{form}' was not written: No space left on device \(ENOSPC\); make room on"
+        ):
+            write(frames, disk, f"x.{form}", encoder)
+        assert [path.name for path in disk.iterdir()] == ["ballast"]
+        ballast.unlink()
+
+
+def test_a_disk_that_became_read_only_is_the_disks_fault(still: Callable[..., Frames], tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(StorageFault, match=r"Read-only file system \(EROFS\)"):
+            write(still(), disk, "a/x.png")
+
+
+def test_an_output_folder_that_is_gone_is_not_made_again(still: Callable[..., Frames], tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match=r"'a/x\.png' was not written: the output folder .* is not there"):
+        write(still(), tmp_path / "out", "a/x.png")
+    assert list(tmp_path.iterdir()) == []

@@ -36,5 +36,8 @@ EncoderOption = Annotated[
 NoDiskCheck = Annotated[
     bool, typer.Option("--no-disk-check", help="Start although the disk looks too small.", rich_help_panel=_PANEL)
 ]
+DiskWait = Annotated[
+    float, typer.Option(min=0, help="Seconds that a full or failing disk is waited for.", rich_help_panel=_PANEL)
+]
 
 OUTPUT_DIR = Path("outputs")
