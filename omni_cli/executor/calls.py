@@ -17,7 +17,7 @@ from omni_cli.executor.call import Entry, GivenUp
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import PoisonousRequest, request_error
 from omni_cli.executor.link import Link
-from omni_cli.executor.outputs import Release, make_output, payload
+from omni_cli.executor.outputs import Release, make_output, news, payload
 from omni_cli.executor.protocol import Handle
 from omni_cli.executor.settle import cancel, fail, resolve, withdraw
 from omni_cli.log import logger
@@ -157,7 +157,7 @@ class Calls:
             moved = len(buffer)
             copied = moved * message.host_copies
             self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=moved, copied=copied))
-            for note in message.notes:
+            for note in news(message.notes):
                 self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))
         finally:  # the entry is out of the books: nobody else would settle it
             resolve(entry.handle.compute_done, output.forward)

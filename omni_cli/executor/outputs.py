@@ -1,5 +1,6 @@
 """From an OUTPUT_READY message to what its waiter gets: a view over the slot and the duty to give it back."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omni_cli.errors import ProtocolError
@@ -38,6 +39,11 @@ def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryv
         return buffer, Release(link.process.channel, message.slot.slot_id)
     close_all(fds)
     return memoryview(message.inline or b""), Release(link.process.channel, None)
+
+
+def news(notes: Iterable[str]) -> Iterator[str]:
+    """The notes that people have not been told yet."""
+    return (note for note in notes if not note.startswith(m.STANDING))
 
 
 def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> Output:
