@@ -20,6 +20,18 @@ def test_lines_are_appended_with_their_level_and_thread(tmp_path: Path) -> None:
     assert "later" not in path.read_text()
 
 
+def test_a_warning_is_shown_and_logged_and_an_error_only_logged(tmp_path: Path) -> None:
+    shown: list[str] = []
+    with log_to_file(tmp_path / "run.log"), warnings_to(shown.append):
+        logger.warning("the books")
+        logger.error("a traceback")
+    assert shown == ["the books"]
+    assert [line.rpartition(": ")[2] for line in (tmp_path / "run.log").read_text().splitlines()] == [
+        "the books",
+        "a traceback",
+    ]
+
+
 def test_a_full_disk_is_told_once_and_the_log_goes_on_when_there_is_room(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

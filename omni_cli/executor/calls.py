@@ -129,7 +129,8 @@ class Calls:
         deadline = self.books.next_deadline()
         if deadline is None or deadline > now:
             return
-        logger.error("a deadline has passed; the books:\n%s", "\n".join(self.books.lines()))
+        for line in ("a deadline has passed; the executor's books:", *self.books.lines(), *self._crew.lines(now)):
+            logger.warning("%s", line)  # to the log file and to the person at the terminal
         for worker in self.books.take_stuck(now):
             allowed = self._engine.forward_timeout
             self._crew.links[worker].condemn(f"was killed: a forward went past the forward timeout of {allowed} s")
