@@ -107,7 +107,7 @@ OF_THE_DISK = (limit_files, fill_disk)
 
 def _wait_for_failure(run: Run, dice: random.Random) -> None:
     before = run.failed.total()
-    run.wait_for(lambda: run.failed.total() > before, dice.uniform(0.2, 1.0))
+    run.wait_for(lambda: run.failed.total() > before, dice.uniform(0.2, 2.5))  # the run waits for a second
 
 
 def _signal_child(run: Run, dice: random.Random, kind: str, number: int) -> str | None:

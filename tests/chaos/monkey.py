@@ -63,7 +63,7 @@ class Monkey:
         while len(self._faults) < count:
             self._faults += self._dice.sample(kinds, len(kinds))
         del self._faults[count:]
-        flags = ("--workers", "2", "--encoder", "ffmpeg", "--writers", "2")
+        flags = ("--workers", "2", "--encoder", "ffmpeg", "--writers", "2", "--disk-wait", "1")
         self._command = place.command(place.prompts(wanted), *flags)
         self._done: Counter[str] = Counter()
         self.report = Report(len(wanted), seed)
