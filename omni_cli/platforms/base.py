@@ -37,6 +37,10 @@ class Platform:
         """Record an event on the current stream; None where there are no streams (safe: the work is already done)."""
         return None
 
+    def wait_for(self, event: Any | None) -> None:
+        """Return when `event` has happened; without events, when everything the device was given is done."""
+        self.synchronize()
+
     def host_time(self, event: Any | None) -> float | None:
         """When a finished event happened, in seconds of the monotonic clock; None where not known."""
         return None

@@ -16,12 +16,14 @@ class NpuPlatform(StreamPlatform):
     """Ascend NPUs (package torch_npu)."""
 
     name = torch_type = module_name = "npu"
+    package = "torch_npu"
 
 
 class MusaPlatform(StreamPlatform):
     """Moore Threads GPUs (package torch_musa)."""
 
     name = torch_type = module_name = "musa"
+    package = "torch_musa"
 
 
 class MpsPlatform(Platform):
@@ -48,3 +50,9 @@ class MpsPlatform(Platform):
     def memory_in_use(self) -> int:
         """Bytes that tensors hold."""
         return int(torch.mps.current_allocated_memory())
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Metal's allocator raises a RuntimeError that says so."""
+        return super().is_out_of_memory(error) or (
+            isinstance(error, RuntimeError) and "MPS backend out of memory" in str(error)
+        )

@@ -1,9 +1,11 @@
 """Platforms whose `torch.<module>` follows CUDA's interface of streams and events: CUDA, ROCm, XPU, NPU, MUSA.
 
-The modules of out-of-tree backends (`torch.npu`, `torch.musa`) exist only once their package is imported, so the module is
-looked up by name, and a device counts as available only if it is there and says so.
+The modules of out-of-tree backends (`torch.npu`, `torch.musa`) exist only once their package is imported, so that is done where
+it is installed, the module is looked up by name, and a device counts as available only if it is there and says so.
 """
 
+import importlib
+import importlib.util
 import threading
 import time
 from collections.abc import Iterator
@@ -12,15 +14,17 @@ from typing import Any
 
 import torch
 
+from omni_cli.log import logger
 from omni_cli.platforms.base import Platform
 
 _ANCHOR_S = 30.0
 
 
 class StreamPlatform(Platform):
-    """A device with streams; `module_name` is the attribute of torch."""
+    """A device with streams; `module_name` is the attribute of torch, `package` what has to be imported for torch to have it."""
 
     module_name = ""
+    package = ""
     asynchronous = True
 
     def __init__(self) -> None:
@@ -35,6 +39,7 @@ class StreamPlatform(Platform):
 
     def is_available(self) -> bool:
         """True if torch has the backend and sees a device."""
+        self._bring_in()
         return hasattr(torch, self.module_name) and bool(self.module.is_available())
 
     def device_count(self) -> int:
@@ -51,6 +56,13 @@ class StreamPlatform(Platform):
         event = self.module.Event(enable_timing=True)
         event.record()
         return event
+
+    def wait_for(self, event: Any | None) -> None:
+        """Wait for the event alone: the side stream of another output goes on."""
+        if event is None:
+            self.synchronize()
+        else:
+            event.synchronize()
 
     def host_time(self, event: Any | None) -> float | None:
         """When a finished event happened, on the host's monotonic clock.
@@ -89,6 +101,21 @@ class StreamPlatform(Platform):
     def memory_in_use(self) -> int:
         """Bytes that tensors hold."""
         return int(self.module.memory_allocated())
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Backends outside of torch raise a plain RuntimeError that says so: "NPU out of memory. Tried to allocate ..."."""
+        return super().is_out_of_memory(error) or (
+            isinstance(error, RuntimeError) and f"{self.module_name} out of memory" in str(error).lower()
+        )
+
+    def _bring_in(self) -> None:
+        """Import the package of a backend outside of torch, if it is installed; one that is broken counts as not there."""
+        if not self.package or hasattr(torch, self.module_name) or importlib.util.find_spec(self.package) is None:
+            return
+        try:
+            importlib.import_module(self.package)
+        except (ImportError, OSError, RuntimeError) as error:  # a driver that is missing or does not fit
+            logger.warning("%s is installed and cannot be imported: %s", self.package, error)
 
     def _make_anchor(self) -> tuple[float, Any]:
         """A host time and an event that happened at it, on this thread's side stream so that no forward is waited for."""

@@ -3,6 +3,7 @@
 import mmap
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from omni_cli import platforms
 from omni_cli.errors import UsageError
 from omni_cli.platforms.base import Platform
 from omni_cli.platforms.cpu import CpuPlatform
-from omni_cli.platforms.cuda import CudaPlatform
+from omni_cli.platforms.cuda import CudaPlatform, RocmPlatform
 from omni_cli.platforms.others import MpsPlatform, MusaPlatform, NpuPlatform, XpuPlatform
 from omni_cli.platforms.streams import StreamPlatform
 
@@ -116,6 +117,9 @@ class FakeModule:
     def device_count(self) -> int:
         return 2
 
+    def synchronize(self) -> None:
+        self.log.append("synchronized")
+
     def set_device(self, device: Any) -> None:
         self.log.append(("device", str(device)))
 
@@ -158,6 +162,74 @@ def test_each_thread_has_a_stream_of_its_own(fake: FakeModule) -> None:
     platform = StreamPlatform()
     platform.module_name = "npu"
     assert platform._stream() is platform._stream()
+
+
+STREAMED = [CudaPlatform, RocmPlatform, XpuPlatform, NpuPlatform, MusaPlatform]
+
+
+@pytest.mark.parametrize("kind", STREAMED)
+def test_events_are_recorded_and_waited_for_on_every_platform_with_streams(
+    kind: type[StreamPlatform], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = FakeModule()
+    monkeypatch.setattr(torch, kind.module_name, module, raising=False)
+    platform = kind()
+    event = platform.record_device_event()
+    platform.wait_for(event)
+    platform.wait_for(None)
+    assert isinstance(event, FakeEvent)
+    assert event.timing
+    assert module.log == [("record", None), "event synchronized", "synchronized"]
+
+
+@pytest.mark.parametrize("platform", [Platform(), CpuPlatform(), MpsPlatform()], ids=lambda p: str(p.name))
+def test_where_there_are_no_streams_there_is_no_event_and_waiting_is_for_everything(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: waited.append("mps"))
+    assert platform.record_device_event() is None
+    assert platform.host_time(None) is None
+    platform.wait_for(None)
+    assert waited == (["mps"] if platform.name == "mps" else [])
+
+
+@pytest.mark.parametrize(
+    ("platform", "message"),
+    [
+        (NpuPlatform(), "NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity)"),
+        (MusaPlatform(), "MUSA out of memory. Tried to allocate 2.00 GiB"),
+        (XpuPlatform(), "XPU out of memory. Tried to allocate 2.00 GiB"),
+        (MpsPlatform(), "MPS backend out of memory (MPS allocated: 8.00 GB)"),
+    ],
+)
+def test_backends_that_raise_a_plain_error_are_understood(platform: Platform, message: str) -> None:
+    assert platform.is_out_of_memory(RuntimeError(message))
+    assert platform.is_out_of_memory(torch.OutOfMemoryError("any"))
+    assert not platform.is_out_of_memory(RuntimeError("shapes differ"))
+    assert not platform.is_out_of_memory(ValueError(message))
+
+
+def test_a_backend_outside_of_torch_is_brought_in_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch_musa.py").write_text(
+        "import torch\nfrom tests.platforms.test_platforms import FakeModule\ntorch.musa = FakeModule()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(torch, "musa", None, raising=False)
+    monkeypatch.delattr(torch, "musa")
+    assert MusaPlatform().device_count() == 2
+    assert platforms.resolve("musa", 1)[1] == "musa:1"
+
+
+def test_a_backend_that_is_broken_counts_as_not_there_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "torch_npu.py").write_text("raise ImportError('libascend_hal.so: cannot open shared object file')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not NpuPlatform().is_available()
+    assert "torch_npu is installed and cannot be imported: libascend_hal.so" in caplog.text
 
 
 @cuda
