@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from omni_cli.errors import UsageError
 from omni_cli.log import logger
 from omni_cli.request import GenerationRequest
 
@@ -91,11 +92,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     yet, over device, ring and encoders; `prompt_cache_bytes` the prompt embeddings that are kept on the device. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
     (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
     end the run. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
-    `runner` is the import path of the runner class that the worker builds.
+    `runner` is the import path of the runner class that the worker builds. `step_execution` hands every denoising step to the
+    executor, which decides whether the request goes on; a preview is made after every `preview_every`th one (0: none).
     """
 
     executor: ExecutorName = "local"
     async_output: bool = True
+    step_execution: bool = False
+    preview_every: int = 0
     workers: int = 1
     max_restarts: int = 3
     batch_size: int = 1
@@ -108,6 +112,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     keep_invalid: bool = False
     fail_on_constant: bool = False
     runner: str = "omni_cli.worker.runner:DiffusersRunner"
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Pure step mode: no thread listens to the worker but the caller's, and the worker has none for its outputs."""
+        return self.step_execution and not self.async_output and self.executor == "local"
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +133,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     video_format: str | None = None
     name_template: str = "{id}"
     overwrite: bool = False
+    keep_previews: bool = False
     metadata: bool = True
     png_compression: int = 1
     quality: int = 95
@@ -147,6 +157,20 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     shard: tuple[int, int] | None = None
     fail_fast: bool = False
+
+
+def check_engine(engine: EngineConfig) -> None:
+    """Raise UsageError for settings that contradict each other, all at once."""
+    problems: list[str] = []
+    if engine.preview_every < 0:
+        problems.append(f"--preview-every {engine.preview_every}: must be a number of steps, 1 or more")
+    if engine.is_synchronous and engine.workers > 1:
+        problems.append(
+            f"--workers {engine.workers}: --step-execution with --no-async runs one call at a time on the caller's thread; "
+            "leave --async on, or use one worker"
+        )
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def output_timeout(environ: Mapping[str, str] = os.environ) -> float:

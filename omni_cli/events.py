@@ -54,10 +54,24 @@ class ForwardStarted(Event, frozen=True, kw_only=True, tag="forward_started"):
 
 
 class ForwardStep(Event, frozen=True, kw_only=True, tag="forward_step"):
-    """Denoising step `step` of `total` (counted from 1) has finished for these requests."""
+    """Denoising step `step` of `total` (counted from 1) has finished for these requests.
+
+    In step mode, `timestep` is the one that was done and `sigma` the noise level that is left, in the scheduler's units.
+    """
 
     worker: int
     ids: tuple[str, ...]
+    step: int
+    total: int
+    timestep: float | None = None
+    sigma: float | None = None
+
+
+class PreviewWritten(Event, frozen=True, kw_only=True, tag="preview_written"):
+    """A picture of what the request looks like after `step` of `total`; `path` is POSIX, relative to the output folder."""
+
+    id: str
+    path: str
     step: int
     total: int
 
@@ -133,6 +147,7 @@ AnyEvent = (
     | ModelReady
     | ForwardStarted
     | ForwardStep
+    | PreviewWritten
     | ForwardDone
     | OutputReady
     | EncodeStarted

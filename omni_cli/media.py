@@ -86,11 +86,15 @@ class MediaSpec:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A decoded output and its facts. `data` may live on any device; `notes` are fall-backs that its forward took."""
+    """A decoded output and its facts. `data` may live on any device; `notes` are fall-backs that its forward took.
+
+    `stopped_at`: the step after which its denoising was cut short on request; None if it went to the end.
+    """
 
     spec: MediaSpec
     data: Any
     notes: tuple[str, ...] = ()
+    stopped_at: int | None = None
 
     @property
     def batch(self) -> int:

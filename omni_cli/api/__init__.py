@@ -2,5 +2,6 @@
 
 from omni_cli.api.omni import OmniGen
 from omni_cli.api.session import Session
+from omni_cli.api.stream import Stream
 
-__all__ = ["OmniGen", "Session"]
+__all__ = ["OmniGen", "Session", "Stream"]

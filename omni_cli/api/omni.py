@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 import msgspec
 
 from omni_cli.api.session import Session
-from omni_cli.config import AUTO_BATCH_SIZE, RunConfig, VideoOutputTransport
+from omni_cli.api.stream import Stream
+from omni_cli.config import AUTO_BATCH_SIZE, RunConfig, VideoOutputTransport, check_engine
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.events import AnyEvent, Observer
 from omni_cli.planner import Planner
@@ -57,6 +58,7 @@ class OmniGen:
             transport = _transport(video_output_transport)
             engine = msgspec.structs.replace(self.config.engine, transport=transport)
             self.config = msgspec.structs.replace(self.config, engine=engine)
+        check_engine(self.config.engine)
         self._timeline = Timeline()
         self._session = Session(self.config, observer or _ignore, self._timeline)
         self._planner: Planner | None = None
@@ -96,6 +98,14 @@ class OmniGen:
         rows = self._checked(requests)
         planned = self._planned(list(rows) if isinstance(requests, Sequence) else rows)
         yield from self._session.render(planned)
+
+    def stream(self, request: Request, *, latents: bool = False) -> Stream:
+        """Render `request` step by step, in the caller's hands; one that is done already is rendered again.
+
+        `latents`: every step brings the pipeline's latents. Raises PromptFileError, ModelLoadError, or WorkerDied.
+        """
+        (planned,) = self._planned(list(self._checked([request])))
+        return self._session.stream(planned, latents=latents)
 
     def _checked(self, requests: Iterable[Request]) -> Iterator[Located]:
         """The requests in order; PromptFileError with every problem of a sequence, or of the one that is wrong."""

@@ -15,12 +15,14 @@ from typing import Self
 
 from msgspec import structs
 
+from omni_cli.api.stream import Stream
 from omni_cli.batch import Desk, Sizes, Stop, Storage, render
 from omni_cli.config import RunConfig
 from omni_cli.errors import Interrupted
 from omni_cli.events import AnyEvent, Note, Observer
 from omni_cli.executor import make_executor
 from omni_cli.executor.protocol import Executor
+from omni_cli.executor.steering import Steering
 from omni_cli.journal import Journal
 from omni_cli.planner import Planner, batches
 from omni_cli.request import PlannedRequest, Result
@@ -40,6 +42,7 @@ class Session(AbstractContextManager["Session"]):
         self._stack = ExitStack()
         self._executor: Executor | None = None
         self._loaded: Loaded | None = None
+        self._streams: set[Stream] = set()
         self.stop = Stop()
         self.skipped = 0
 
@@ -55,7 +58,9 @@ class Session(AbstractContextManager["Session"]):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give everything back: processes, slots, threads, the folder."""
+        """Give everything back: processes, slots, threads, the folder. Streams that are not over are given up."""
+        for stream in list(self._streams):
+            stream.close()
         self._stack.__exit__(kind, value, trace)
 
     def observe(self, event: AnyEvent) -> None:
@@ -78,7 +83,8 @@ class Session(AbstractContextManager["Session"]):
             self.start()
             arrived: queue.SimpleQueue[Future[Loaded] | None] = queue.SimpleQueue()
             self._loading.identified.add_done_callback(arrived.put)
-            with self.stop.waking(lambda: arrived.put(None)):
+            with self.stop.waking(lambda: arrived.put(None)), self.stop.waking(self.executor.wake):
+                self.executor.drive(lambda: not arrived.empty())
                 future = arrived.get()
             if future is None:
                 raise Interrupted("stopped while the model was loading; nothing was rendered")
@@ -88,6 +94,7 @@ class Session(AbstractContextManager["Session"]):
     def ready(self) -> Loaded:
         """The model's facts, once every worker is ready for its first forward. Raises as `load` does."""
         self.load()
+        self.executor.drive(self._loading.loaded.done)
         return self._loading.loaded.result()
 
     @property
@@ -112,23 +119,35 @@ class Session(AbstractContextManager["Session"]):
 
     def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
         """Render what is missing and yield rows in completion order."""
-        loaded = self.load()
-        on_cpu = loaded.device == "cpu"
+        on_cpu = self.load().device == "cpu"
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
+        with self._desk(writers) as desk:
+            calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
+            yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)
+
+    def stream(self, planned: PlannedRequest, *, latents: bool) -> Stream:
+        """Render one request step by step, done before or not; `latents`: each step brings them."""
+        steering = Steering(paced=True, latents=latents)
+        desk = self._desk(writers=1)
+        (handle,) = self.executor.submit([planned], steering)
+        desk.expect(handle)
+        stream = Stream(self.executor, desk, handle, steering, self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+    def _desk(self, writers: int) -> Desk:
+        loaded = self.load()
         output = structs.replace(self.config.output, encoder_timeout=self.config.engine.output_timeout)
-        desk = Desk(
+        return Desk(
             output,
             loaded.info,
             self.journal.append,
             self.observe,
             writers=writers,
-            background=on_cpu,
+            background=loaded.device == "cpu",
             storage=self._storage(),
         )
-        with desk:
-            calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
-            yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)
 
     def _storage(self) -> Storage:
         """The output folder, which holds forwards up while it takes no files."""

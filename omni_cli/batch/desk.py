@@ -145,9 +145,13 @@ class Desk:
             output.release()
         self._observe(EncodeDone(at=time.monotonic(), id=planned.id, encode=encode, write=write))
         timings = _timings(output, encode, write)
-        return self._row(
+        row = self._row(
             planned, "done", files=tuple(files), timings=timings, attempts=output.attempts, notes=output.notes
         )
+        if output.stopped_at is None:
+            return row
+        # Other pixels than the request's own: a run that is not stopped renders it again.
+        return structs.replace(row, fingerprint=f"{planned.fingerprint}-stopped-at-{output.stopped_at}")
 
     def _write_sample(self, planned: PlannedRequest, index: int, frames: Frames, name: str) -> Written:
         """One sample's file, with its own metadata."""

@@ -18,6 +18,7 @@ from omni_cli.config import (
     OutputConfig,
     RunConfig,
     VideoOutputTransport,
+    check_engine,
 )
 from omni_cli.errors import UsageError
 from omni_cli.request import GenerationRequest
@@ -36,6 +37,8 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
     }
     engine = {
         **_picked(given, EngineConfig),
+        "step_execution": given["step_execution"] or given["stream"],
+        "preview_every": given["preview_every"] or int(given["stream"]),
         "batch_size": batch_size(given["batch_size"]),
         "max_inflight_bytes": byte_count(given["max_inflight_bytes"], "--max-inflight-bytes"),
         "prompt_cache_bytes": byte_count(given["prompt_cache"], "--prompt-cache", least=0),
@@ -47,11 +50,15 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         "metadata": not given["no_metadata"],
         "disk_check": not given["no_disk_check"],
     }
+    checked = msgspec.convert(engine, EngineConfig)
+    check_engine(checked)
+    if given["keep_previews"] and not checked.preview_every:
+        raise UsageError("--keep-previews keeps nothing without --preview-every K (or --stream)")
     fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name != "seed"}
     fields["lora"] = adapters(given["lora"])
     return RunConfig(
         model=msgspec.convert(model, ModelConfig),
-        engine=msgspec.convert(engine, EngineConfig),
+        engine=checked,
         output=msgspec.convert(output, OutputConfig),
         defaults=checked_defaults(**fields, format=given["format_"]),
         seed=given["seed"],

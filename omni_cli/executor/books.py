@@ -21,8 +21,9 @@ from omni_cli.errors import OmniGenError
 from omni_cli.executor.call import Call, Entry, GivenUp, Sending, State
 from omni_cli.executor.protocol import Handle
 from omni_cli.executor.settle import claim
+from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval, PlannedRequest
-from omni_cli.transport.messages import ExecuteModel
+from omni_cli.transport.messages import ExecuteModel, ExecuteStepwise
 
 
 class Books:
@@ -39,8 +40,8 @@ class Books:
         self._by_output: dict[str, Call] = {}
         self.ended: OmniGenError | None = None
 
-    def add(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
-        """A new call, waiting. Output ids are `{batch_id}/{request_id}`. Raises the reason once the books are closed."""
+    def add(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
+        """A new call, waiting, to be led by `steering` if there is one. Output ids are `{batch_id}/{request_id}`. Raises the reason once the books are closed."""
         rpc_id, now = self._new_id(), self._clock()
         batch_id = f"batch-{rpc_id}"
         entries = {f"{batch_id}/{r.id}": Entry(Handle(r, f"{batch_id}/{r.id}"), now) for r in requests}
@@ -49,7 +50,7 @@ class Books:
         with self._lock:
             if self.ended is not None:
                 raise self.ended
-            self._queue(Call(rpc_id, batch_id, entries, now))
+            self._queue(Call(rpc_id, batch_id, entries, now, steering=steering))
         return tuple(entry.handle for entry in entries.values())
 
     def take_next(self, workers: Iterable[int]) -> Sending | None:
@@ -73,9 +74,7 @@ class Books:
             self._sent[rpc_id] = call
             call.worker = worker
             call.enter(State.SENT, self._clock())
-            requests = tuple(entry.handle.planned for entry in call.entries.values())
-            message = ExecuteModel(rpc_id=rpc_id, batch_id=call.batch_id, requests=requests)
-            return Sending(worker, message, cancelled)
+            return Sending(worker, _message(call), cancelled)
 
     def started(self, rpc_id: int, forward_timeout: float | None = None) -> tuple[str, ...]:
         """The worker's main thread took the call: the ids of its requests."""
@@ -87,6 +86,30 @@ class Books:
             for entry in call.entries.values():
                 entry.attempts += 1
             return call.ids()
+
+    def hold(self, rpc_id: int) -> tuple[Steering, tuple[str, ...]] | None:
+        """The running call waits for a decision, its time stands still: who decides, and its ids. None if nobody wants it."""
+        with self._lock:
+            call = self._sent.get(rpc_id)
+            if call is None or call.steering is None or not call.entries:
+                return None
+            call.hold(self._clock())
+            return call.steering, call.ids()
+
+    def go_on(self, rpc_id: int) -> None:
+        """It was decided."""
+        with self._lock:
+            if (call := self._sent.get(rpc_id)) is not None and call.state is State.RUNNING:
+                call.go_on(self._clock())
+
+    def give_up_held(self) -> GivenUp:
+        """Every request whose call goes on only when somebody lets it leaves the books."""
+        with self._lock:
+            calls = [*self._waiting.values(), *self._sent.values()]
+            held = [call for call in calls if call.steering is not None and call.steering.waits]
+            return self._give_up(
+                [(c, output_id) for c in held if c.state is not State.COMPUTED for output_id in c.entries]
+            )
 
     def ids(self, rpc_id: int) -> tuple[str, ...]:
         """The ids of a sent call's unfinished requests."""
@@ -159,7 +182,7 @@ class Books:
                 alive = {output_id: entry for output_id, entry in entries.items() if not entry.hopeless}
                 for group in [{o: e} for o, e in reversed(alive.items())] if was_running else [alive]:
                     if group:
-                        again = Call(self._new_id(), call.batch_id, group, self._clock())
+                        again = Call(self._new_id(), call.batch_id, group, self._clock(), steering=call.steering)
                         self._queue(again, front=True)
             return tuple(hopeless)
 
@@ -235,3 +258,12 @@ class Books:
         """A sent call is over once its forward is and nobody waits for an output of it."""
         if not call.entries and call.state is State.COMPUTED:
             self._sent.pop(call.rpc_id, None)
+
+
+def _message(call: Call) -> ExecuteModel | ExecuteStepwise:
+    """What sends the call off."""
+    rpc_id, batch_id = call.rpc_id, call.batch_id
+    requests = tuple(entry.handle.planned for entry in call.entries.values())
+    if call.steering is None:
+        return ExecuteModel(rpc_id=rpc_id, batch_id=batch_id, requests=requests)
+    return ExecuteStepwise(rpc_id=rpc_id, batch_id=batch_id, requests=requests, latents=call.steering.latents)

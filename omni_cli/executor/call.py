@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from omni_cli.executor.protocol import Handle
+from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval
-from omni_cli.transport.messages import ExecuteModel
+from omni_cli.transport.messages import ExecuteModel, ExecuteStepwise
 
 MAX_RUNNING_DEATHS = 2
 """A request that was running when a worker died this many times is not tried again."""
@@ -41,7 +42,10 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One pipeline call: the requests that travel together. `entries` (by output id) shrinks as their outputs arrive."""
+    """One pipeline call: the requests that travel together. `entries` (by output id) shrinks as their outputs arrive.
+
+    `steering` leads it step by step; without it the call runs at one go. `left` is what a hold leaves of its time, in seconds.
+    """
 
     rpc_id: int
     batch_id: str
@@ -50,11 +54,22 @@ class Call:
     state: State = State.WAITING
     worker: int | None = None
     deadline: float | None = None
+    steering: Steering | None = None
+    left: float | None = None
 
     def enter(self, state: State, now: float, allowed: float | None = None) -> None:
         """Go on to `state`, in which the call may stay `allowed` seconds."""
         self.state, self.since = state, now
         self.deadline = None if allowed is None else now + allowed
+
+    def hold(self, now: float) -> None:
+        """It waits for a decision: its time stands still."""
+        self.left = None if self.deadline is None else self.deadline - now
+        self.deadline = None
+
+    def go_on(self, now: float) -> None:
+        """It was decided."""
+        self.deadline = None if self.left is None else now + self.left
 
     def ids(self) -> tuple[str, ...]:
         """The ids of its unfinished requests."""
@@ -70,7 +85,7 @@ class Sending:
     """The next step of the queue: `message` goes to `worker`, or is None if all its requests were `cancelled` before."""
 
     worker: int
-    message: ExecuteModel | None
+    message: ExecuteModel | ExecuteStepwise | None
     cancelled: tuple[Handle, ...]
 
 

@@ -2,6 +2,7 @@
 
     submit ─> books ─> dispatch ── ExecuteModel ──> worker          any thread, under the crew's lock
     Started, Step, ComputeDone, OutputReady ──> books ──> futures   the pump's thread
+    StepOutput ──> books: time stands still ──> steering ── Proceed ──> worker   the pump's thread, or whoever decides
 
 A worker always has the next call in its inbox while one runs, so no round trip stands between two forwards.
 """
@@ -16,10 +17,11 @@ from omni_cli.executor.books import Books
 from omni_cli.executor.call import Entry, GivenUp
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import PoisonousRequest, request_error
-from omni_cli.executor.link import Link
-from omni_cli.executor.outputs import Release, make_output, news, payload
-from omni_cli.executor.protocol import Handle
+from omni_cli.executor.link import Link, send
+from omni_cli.executor.outputs import Release, make_output, payload, take_latents
+from omni_cli.executor.protocol import Handle, OnPreview, Preview
 from omni_cli.executor.settle import cancel, fail, resolve, withdraw
+from omni_cli.executor.steering import Steering, Step
 from omni_cli.log import logger
 from omni_cli.request import PlannedRequest
 from omni_cli.transport import messages as m
@@ -31,19 +33,24 @@ INBOX_DEPTH = 2
 class Calls:
     """All calls of an executor."""
 
-    def __init__(self, engine: EngineConfig, crew: Crew, new_id: Callable[[], int], observe: Observer) -> None:
+    def __init__(
+        self, engine: EngineConfig, crew: Crew, new_id: Callable[[], int], observe: Observer, on_preview: OnPreview
+    ) -> None:
         """No call yet."""
         self._engine = engine
         self._crew = crew
         self._observe = observe
         self._held = False
+        self._on_preview = on_preview
         self.books = Books(INBOX_DEPTH, new_id)
 
     # ── what callers ask ──
 
-    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
         """Queue one call. Raises the reason once the executor has ended."""
-        handles = self.books.add(requests)
+        if steering is None and self._engine.step_execution:
+            steering = Steering()
+        handles = self.books.add(requests, steering)
         self.dispatch()
         return handles
 
@@ -60,6 +67,10 @@ class Calls:
         with self._crew.lock:
             self._held = held
         self.dispatch()
+
+    def cancel_held(self) -> None:
+        """Give up what goes on only when somebody lets it: nobody will any more."""
+        self._settle_given_up(self.books.give_up_held())
 
     def dispatch(self) -> None:
         """Send as many waiting calls as the workers' inboxes have room for; none while calls are held."""
@@ -89,6 +100,32 @@ class Calls:
         if ids := self.books.ids(message.rpc_id):
             step, total = message.step, message.total
             self._observe(ForwardStep(at=time.monotonic(), worker=link.index, ids=ids, step=step, total=total))
+
+    def on_step_output(self, link: Link, message: m.StepOutput, fds: list[int]) -> None:
+        """A step is done and its worker waits. One that nobody wants any more has its Cancel already."""
+        latents = take_latents(link, message, fds)
+        if (found := self.books.hold(message.rpc_id)) is None:
+            return
+        steering, ids = found
+        step = Step(message.step, message.total, message.timestep, message.sigma, latents)
+        self._observe(
+            ForwardStep(
+                at=time.monotonic(),
+                worker=link.index,
+                ids=ids,
+                step=step.step,
+                total=step.total,
+                timestep=step.timestep,
+                sigma=step.sigma,
+            )
+        )
+        steering.arrived(message.rpc_id, step, lambda stop: self._proceed(link, message, stop))
+
+    def on_preview(self, message: m.Preview) -> None:
+        """A picture of a request that is at work."""
+        if message.request_id in self.books.ids(message.rpc_id):
+            fields = {name: getattr(message, name) for name in ("step", "total", "width", "height", "pixels", "fault")}
+            self._on_preview(Preview(message.request_id, **fields))
 
     def on_compute_done(self, link: Link, message: m.ComputeDone) -> None:
         """A call's forward is over: there is room for the next one."""
@@ -129,8 +166,7 @@ class Calls:
         deadline = self.books.next_deadline()
         if deadline is None or deadline > now:
             return
-        for line in ("a deadline has passed; the executor's books:", *self.books.lines(), *self._crew.lines(now)):
-            logger.warning("%s", line)  # to the log file and to the person at the terminal
+        logger.error("a deadline has passed; the books:\n%s", "\n".join(self.books.lines()))
         for worker in self.books.take_stuck(now):
             allowed = self._engine.forward_timeout
             self._crew.links[worker].condemn(f"was killed: a forward went past the forward timeout of {allowed} s")
@@ -140,6 +176,12 @@ class Calls:
 
     # ── inside ──
 
+    def _proceed(self, link: Link, message: m.StepOutput, stop: bool) -> None:
+        """The decision on a step; a worker that is gone by now, or a call that is over, has no use for it."""
+        self.books.go_on(message.rpc_id)
+        send(link.process.channel, m.Proceed(rpc_id=message.rpc_id, step=message.step, stop=stop))
+        self._crew.wake()  # the call has a deadline again
+
     def _settle_given_up(self, given_up: GivenUp) -> None:
         """End these requests as cancelled; a call that nobody waits for any more is cancelled in its worker."""
         with self._crew.lock:
@@ -147,6 +189,7 @@ class Calls:
                 self._crew.send(worker, m.Cancel(rpc_id=rpc_id))
         for entry in given_up.entries:
             cancel(entry.handle)
+        self._crew.wake()  # whoever drives may have waited for just these
 
     def _deliver(self, link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> None:
         output = make_output(link, entry, message, buffer, release)
@@ -158,7 +201,7 @@ class Calls:
             moved = len(buffer)
             copied = moved * message.host_copies
             self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=moved, copied=copied))
-            for note in news(message.notes):
+            for note in message.notes:
                 self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))
         finally:  # the entry is out of the books: nobody else would settle it
             resolve(entry.handle.compute_done, output.forward)

@@ -38,16 +38,19 @@ class Crew:
         self._model: ModelConfig | None = None
         self._leaving = False
         self._pump = Pump(handler)
+        self.wake = self._pump.wake
+        self.drive = self._pump.drive
 
     def start(self) -> None:
-        """Start the processes and the pump. Raises EngineError if a process cannot be started; none is left then."""
+        """Start the processes and the pump; in pure step mode no pump. Raises EngineError if a process cannot be started; none is left then."""
         try:
             for index in range(self._engine.workers):
                 self.links.append(self._start(index))
         except OSError as error:
             self.end(0.0)
             raise EngineError(f"worker {len(self.links)} cannot be started: {error}") from error
-        self._pump.start()
+        if not self._engine.is_synchronous:
+            self._pump.start()
 
     def load(self, model: ModelConfig) -> None:
         """Let every worker load `model`, and those that will replace them."""
@@ -59,10 +62,6 @@ class Crew:
     def ready(self) -> list[int]:
         """The workers that may be sent calls; none any more once the crew is leaving."""
         return [] if self._leaving else [link.index for link in self.links if link.ready]
-
-    def lines(self, now: float) -> list[str]:
-        """One line per worker, for the log."""
-        return [link.line(now) for link in list(self.links)]
 
     def send(self, worker: int, message: m.ToWorker) -> None:
         """Send to whoever is worker number `worker` now."""

@@ -5,7 +5,7 @@ This module imports torch; it is imported only where somebody asked for it.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -13,8 +13,16 @@ from typing import Any, Self
 import msgspec
 
 from omni_cli import platforms
-from omni_cli.config import EngineConfig, ModelConfig
-from omni_cli.errors import EngineError, ForwardError, ModelLoadError, OmniGenError, RequestCancelled, RequestError
+from omni_cli.config import EngineConfig, ModelConfig, check_engine
+from omni_cli.errors import (
+    EngineError,
+    ForwardError,
+    ModelLoadError,
+    OmniGenError,
+    RequestCancelled,
+    RequestError,
+    UsageError,
+)
 from omni_cli.events import (
     ForwardDone,
     ForwardStarted,
@@ -25,22 +33,25 @@ from omni_cli.events import (
     Observer,
     OutputReady,
 )
-from omni_cli.executor.outputs import news
-from omni_cli.executor.protocol import Handle, Loading, Output, RpcMethod
+from omni_cli.executor.protocol import Handle, Loading, OnPreview, Output, Preview, RpcMethod
+from omni_cli.executor.steering import Steering, Step
 from omni_cli.media import Media
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.process import make_runner
+from omni_cli.worker.protocol import StepState, StepwiseRunner
 from omni_cli.worker.validity import Validity
 
 
 class InlineExecutor:
     """Executor without a process: `submit` returns when the call is over."""
 
-    def __init__(self, engine: EngineConfig, observer: Observer) -> None:
+    def __init__(self, engine: EngineConfig, observer: Observer, on_preview: OnPreview = lambda preview: None) -> None:
         """Build the runner; nothing is loaded yet."""
+        check_engine(engine)
         self._engine = engine
+        self._on_preview = on_preview
         self._observe = observer
         self._runner = make_runner(engine)
         self._platform = platforms.available()[-1]
@@ -84,18 +95,21 @@ class InlineExecutor:
         future.set_result(loaded)
         return future
 
-    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
-        """Run the call; the futures are resolved when this returns."""
+    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
+        """Run the call; the futures are resolved when this returns.
+
+        Raises UsageError where somebody wants to take the steps: the thread that would is the one that computes them.
+        """
         self.check_health()
+        if steering is not None and steering.waits:
+            raise UsageError("the inline executor cannot hand out steps; use executor local")
         self._calls += 1
         handles = tuple(Handle(request, f"batch-{self._calls}/{request.id}") for request in requests)
         ids = tuple(request.id for request in requests)
         start = time.monotonic()
         self._observe(ForwardStarted(at=start, worker=0, ids=ids))
         try:
-            medias = self._runner.execute_model(
-                requests, lambda step, total: self._on_step(ids, step, total), lambda: False
-            )
+            medias = self._forward(requests, ids, steering or (Steering() if self._engine.step_execution else None))
             self._platform.synchronize()
         except Exception as error:  # boundary: whatever a pipeline raises fails these requests
             for handle in handles:
@@ -108,6 +122,38 @@ class InlineExecutor:
             handle.compute_done.set_result(forward)
             self._deliver(handle, media, forward)
         return handles
+
+    def _forward(
+        self, requests: Sequence[PlannedRequest], ids: tuple[str, ...], steering: Steering | None
+    ) -> list[Media]:
+        if steering is None and not self._engine.preview_every:
+            return self._runner.execute_model(
+                requests, lambda step, total: self._on_step(ids, step, total), lambda: False
+            )
+        if not isinstance(self._runner, StepwiseRunner):
+            raise UsageError(f"--runner {self._engine.runner} has no execute_stepwise")
+
+        def on_state(state: StepState) -> bool:
+            self._show(ids, state)
+            self._on_step(ids, state.step, state.total)
+            return steering is None or not steering.ask(Step(state.step, state.total))
+
+        return self._runner.execute_stepwise(requests, on_state)
+
+    def _show(self, ids: tuple[str, ...], state: StepState) -> None:
+        if state.fault is not None:
+            self._on_preview(Preview(ids[0], state.step, state.total, fault=state.fault))
+        for picture in state.pictures:
+            pixels = picture.pixels.to("cpu")
+            height, width, _ = pixels.shape
+            data = pixels.contiguous().numpy().tobytes()
+            self._on_preview(Preview(ids[picture.owner], state.step, state.total, width, height, data))
+
+    def drive(self, until: Callable[[], bool]) -> None:
+        """Nothing is ever on its way."""
+
+    def wake(self) -> None:
+        """Nobody drives."""
 
     def cancel(self, handle: Handle) -> None:
         """Every call is over when its handle is known."""
@@ -180,10 +226,19 @@ class InlineExecutor:
         now = time.monotonic()
         d2h, queued = Interval(start, now), Interval(forward.start, forward.start)
         self._observe(OutputReady(at=now, worker=0, id=handle.planned.id, d2h=d2h, bytes=packed.nbytes))
-        for note in news(packed.notes):
+        for note in packed.notes:
             self._observe(Note(at=now, level="warning", text=f"{handle.planned.id}: {note}"))
         buffer = memoryview(buffers[0]).toreadonly()[: packed.nbytes]
-        output = Output(packed.header, buffer, lambda: None, queued, forward, d2h, notes=packed.notes)
+        output = Output(
+            packed.header,
+            buffer,
+            lambda: None,
+            queued,
+            forward,
+            d2h,
+            stopped_at=media.stopped_at,
+            notes=packed.notes,
+        )
         handle.output_ready.set_result(output)
 
     def _on_loading(self, what: str) -> None:

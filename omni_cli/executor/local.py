@@ -1,7 +1,7 @@
 """The local executor: worker processes on this machine, one model each.
 
 caller threads ── submit, cancel ──> Calls ── under the crew's lock ──> worker channels
-pump thread    <── messages, deaths, deadlines ──> LocalExecutor ──> Calls ──> futures
+pump thread    <── messages, deaths, deadlines ──> LocalExecutor ──> Calls ──> futures   (pure step mode: the caller's own)
 writer threads ── Output.release ──> ReleaseSlot on that worker's channel
 
 LocalExecutor   the surface, and what follows from a death: restart, or the end
@@ -11,19 +11,20 @@ LocalExecutor   the surface, and what follows from a death: restart, or the end
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.config import EngineConfig, ModelConfig, check_engine
 from omni_cli.errors import EngineError, OmniGenError, WorkerDied
 from omni_cli.events import ModelLoading, ModelReady, Note, Observer
 from omni_cli.executor.calls import Calls
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import load_error, remote_cause
 from omni_cli.executor.link import Link, close_all
-from omni_cli.executor.protocol import Handle, Loading, RpcMethod
+from omni_cli.executor.protocol import Handle, Loading, OnPreview, RpcMethod
 from omni_cli.executor.settle import refuse, resolve
+from omni_cli.executor.steering import Steering
 from omni_cli.log import logger
 from omni_cli.request import PlannedRequest
 from omni_cli.transport import messages as m
@@ -35,15 +36,25 @@ CLOSE_TIMEOUT_S = 15.0
 class LocalExecutor:
     """Executor over `engine.workers` spawned worker processes."""
 
-    def __init__(self, engine: EngineConfig, observer: Observer, command: tuple[str, ...] | None = None) -> None:
-        """Start the processes; they import torch while the caller goes on. `command` replaces the worker's program."""
+    def __init__(
+        self,
+        engine: EngineConfig,
+        observer: Observer,
+        command: tuple[str, ...] | None = None,
+        on_preview: OnPreview = lambda preview: None,
+    ) -> None:
+        """Start the processes; they import torch while the caller goes on. `command` replaces the worker's program.
+
+        Raises UsageError for settings that contradict each other.
+        """
+        check_engine(engine)
         self._engine = engine
         self._observe = observer
         self._loading = Loading()
         self._deaths = 0  # since the last output
         ids = itertools.count(1)  # next() on it is atomic
         self._crew = Crew(engine, self, ids.__next__, command)
-        self._calls = Calls(engine, self._crew, ids.__next__, observer)
+        self._calls = Calls(engine, self._crew, ids.__next__, observer, on_preview)
         self._crew.start()
 
     # ── what callers use ──
@@ -53,9 +64,21 @@ class LocalExecutor:
         self._crew.load(model)
         return self._loading
 
-    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
         """Queue one pipeline call for `requests`. Raises the executor's own end, if it has ended."""
-        return self._calls.submit(requests)
+        handles = self._calls.submit(requests, steering)
+        if steering is None or not steering.waits:
+            self.drive(lambda: all(handle.output_ready.done() for handle in handles))
+        return handles
+
+    def drive(self, until: Callable[[], bool]) -> None:
+        """In pure step mode, listen to the workers on this thread until `until()`."""
+        if self._engine.is_synchronous:
+            self._crew.drive(until)
+
+    def wake(self) -> None:
+        """Let `drive` look at its condition."""
+        self._crew.wake()
 
     def cancel(self, handle: Handle) -> None:
         """Give up a request; the worker is told if all requests of a sent call are given up."""
@@ -74,6 +97,7 @@ class LocalExecutor:
         futures = self._crew.ask_all(method)
         if self._calls.books.ended is not None:
             self._crew.lost(self._calls.books.ended)  # nobody listens any more
+        self.drive(lambda: all(future.done() for future in futures))
         results = [future.result() for future in futures]
         for result in results:
             if result.error is not None:
@@ -86,7 +110,8 @@ class LocalExecutor:
             raise self._calls.books.ended
 
     def close(self) -> None:
-        """Let the workers finish what they were sent, end them, fail what is left."""
+        """Let the workers finish what they were sent, end them, fail what is left and what waits for somebody's word."""
+        self._calls.cancel_held()
         self._end(CLOSE_TIMEOUT_S)
 
     def kill(self) -> None:
@@ -111,10 +136,12 @@ class LocalExecutor:
 
     def on_message(self, link: Link, message: m.FromWorker, fds: list[int]) -> None:
         """Deal with one message; unknown ones cannot be decoded and never come here."""
-        link.heard_at = time.monotonic()
         if isinstance(message, m.OutputReady):
             if self._calls.on_output_ready(link, message, fds):
                 self._deaths = 0
+            return
+        if isinstance(message, m.StepOutput):
+            self._calls.on_step_output(link, message, fds)
             return
         close_all(fds)
         match message:
@@ -129,6 +156,8 @@ class LocalExecutor:
                 self._calls.on_started(link, message)
             case m.Step():
                 self._calls.on_step(link, message)
+            case m.Preview():
+                self._calls.on_preview(message)
             case m.ComputeDone():
                 self._calls.on_compute_done(link, message)
             case m.RpcResult():

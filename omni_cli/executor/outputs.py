@@ -1,28 +1,27 @@
 """From an OUTPUT_READY message to what its waiter gets: a view over the slot and the duty to give it back."""
 
-import time
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omni_cli.errors import ProtocolError
 from omni_cli.executor.call import Entry
-from omni_cli.executor.link import Held, Link, close_all, send
+from omni_cli.executor.link import Link, close_all, send
 from omni_cli.executor.protocol import Output
+from omni_cli.executor.steering import Latents
 from omni_cli.request import Interval
 from omni_cli.transport import messages as m
+from omni_cli.transport.channel import Channel
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """Tells the worker that owns the slot that nobody reads it any more."""
 
-    link: Link
+    channel: Channel
     slot_id: int | None
 
     def __call__(self) -> None:
         if self.slot_id is not None:
-            self.link.held.pop(self.slot_id, None)  # first: the worker may fill it again at once
-            send(self.link.process.channel, m.ReleaseSlot(slot_id=self.slot_id))
+            send(self.channel, m.ReleaseSlot(slot_id=self.slot_id))
 
 
 def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryview, Release]:
@@ -37,15 +36,23 @@ def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryv
             raise ProtocolError(
                 f"{message.async_output_id} lies in {message.slot}, which cannot be: {error!r}"
             ) from error
-        link.held[message.slot.slot_id] = Held(message.async_output_id, time.monotonic())
-        return buffer, Release(link, message.slot.slot_id)
+        return buffer, Release(link.process.channel, message.slot.slot_id)
     close_all(fds)
-    return memoryview(message.inline or b""), Release(link, None)
+    return memoryview(message.inline or b""), Release(link.process.channel, None)
 
 
-def news(notes: Iterable[str]) -> Iterator[str]:
-    """The notes that people have not been told yet."""
-    return (note for note in notes if not note.startswith(m.STANDING))
+def take_latents(link: Link, message: m.StepOutput, fds: list[int]) -> Latents | None:
+    """A copy of the latents, if the step brought any; their slot goes back at once. Raises ProtocolError."""
+    latents = message.latents
+    if latents is None or latents.slot is None:
+        close_all(fds)
+        return None if latents is None else Latents(latents.shape, latents.inline or b"")
+    try:
+        data = bytes(link.views.view(latents.slot, fds))
+    except (KeyError, IndexError, ValueError) as error:
+        raise ProtocolError(f"latents lie in {latents.slot}, which cannot be: {error!r}") from error
+    Release(link.process.channel, latents.slot.slot_id)()
+    return Latents(latents.shape, data)
 
 
 def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> Output:
@@ -62,5 +69,6 @@ def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memory
         d2h=message.d2h,
         worker=link.index,
         attempts=entry.attempts,
+        stopped_at=message.stopped_at,
         notes=message.notes,
     )

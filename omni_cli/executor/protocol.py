@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from omni_cli.config import ModelConfig
+from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded, MediaHeader
 
@@ -18,7 +19,8 @@ class Output:
     """A request's decoded output in host memory.
 
     `buffer` holds C-contiguous frames as `header` says (uint8 [N, T, H, W, C], RGB, unless it says otherwise), a view over a
-    ring slot: valid until `release` is called, which must happen exactly once.
+    ring slot: valid until `release` is called, which must happen exactly once. `stopped_at`: the step after which the
+    denoising was cut short on request.
     """
 
     header: MediaHeader
@@ -29,6 +31,7 @@ class Output:
     d2h: Interval
     worker: int = 0
     attempts: int = 1
+    stopped_at: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -44,6 +47,26 @@ class Handle:
     output_id: str
     compute_done: Future[Interval] = field(default_factory=Future)
     output_ready: Future[Output] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What request `id` looks like after `step` of `total`: `pixels` are uint8 RGB [height, width, 3], C-contiguous.
+
+    With `fault`, there are none and there will be none: it says why.
+    """
+
+    id: str
+    step: int
+    total: int
+    width: int = 0
+    height: int = 0
+    pixels: bytes = b""
+    fault: str | None = None
+
+
+OnPreview = Callable[[Preview], None]
+"""Takes previews, from the thread that listens to the worker: must return at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +87,12 @@ class Executor(Protocol):
     def load(self, model: ModelConfig) -> Loading:
         """Load `model` on every worker. Requests may be submitted at once; they wait for it."""
 
-    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
-        """Queue one pipeline call for `requests`, which share a batch key. Returns at once."""
+    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
+        """Queue one pipeline call for `requests`, which share a batch key. Returns at once.
+
+        With `steering` the call goes step by step, as every call does with `step_execution`. In pure step mode this returns when
+        the call is over, unless somebody takes its steps.
+        """
 
     def cancel(self, handle: Handle) -> None:
         """Give up a request: unsent calls are dropped, a running one stops at its next step if all its requests are given up."""
@@ -75,6 +102,12 @@ class Executor(Protocol):
 
     def hold(self, held: bool) -> None:
         """Let no call begin that waits here (what a worker has been sent goes on), or let them begin again."""
+
+    def drive(self, until: Callable[[], bool]) -> None:
+        """In pure step mode, do on this thread what the pump does elsewhere until `until()`; else return at once."""
+
+    def wake(self) -> None:
+        """Let `drive` look at its condition."""
 
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
         """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""

@@ -6,6 +6,8 @@
     wake-up pipe ─────┤        (timeout: the earliest deadline)
     deadline ─────────┘
 
+In pure step mode there is no such thread: whoever waits for something does its work meanwhile (`drive`), one at a time.
+
 A worker's death is told by its sentinel or by the end of its channel, whichever comes first; all it had sent is handled
 before its death is. Nothing here waits for one worker alone: half a message is left until the rest of it comes.
 """
@@ -52,14 +54,23 @@ class Pump:
         self._handler = handler
         self._links: list[Link] = []
         self._lock = threading.Lock()
+        self._driving = threading.RLock()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._stopping = False
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="result-pump", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def drive(self, until: Callable[[], bool]) -> None:
+        """Do the thread's work on this one until `until()`, which is looked at after everything that happens."""
+        while not until() and not self._stopping:
+            with self._driving:
+                if not until() and not self._stopping:
+                    self._turn()
 
     def watch(self, link: Link) -> None:
         """Wait for this worker too, from now on."""
@@ -69,8 +80,10 @@ class Pump:
 
     def wake(self) -> None:
         """Let the thread look at its lists and deadlines again."""
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes it as well
-            os.write(self._writer, b"!")
+        with self._lock:
+            if not self._closed:
+                with contextlib.suppress(BlockingIOError):  # a full pipe wakes it as well
+                    os.write(self._writer, b"!")
 
     def stop(self) -> None:
         """Handle what the workers, which have all ended, sent last, and end the thread: no handler is called any more."""
@@ -78,12 +91,20 @@ class Pump:
         self.wake()
         if self._thread.ident is not None:
             self._thread.join()
-        os.close(self._reader)
-        os.close(self._writer)
+        else:
+            with self._driving:
+                self._bury_all()
+        with self._lock:  # nobody writes to a descriptor whose number may be another file's by now
+            self._closed = True
+            os.close(self._reader)
+            os.close(self._writer)
 
     def _run(self) -> None:
         while not self._stopping:
             self._turn()
+        self._bury_all()
+
+    def _bury_all(self) -> None:
         for link in self._watched():
             self._guard(partial(self._bury, link))
 

@@ -1,7 +1,7 @@
 """The messages between the parent and a worker: one frozen struct per arrow, two closed unions, MessagePack on the wire.
 
-    parent ── LoadModel · ExecuteModel · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
-    parent <── Hello · Loading · Identified · Started · Step · ComputeDone · OutputReady · RpcResult ── worker
+    parent ── LoadModel · ExecuteModel · ExecuteStepwise · Proceed · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
+    parent <── Hello · Loading · Identified · Started · Step · StepOutput · Preview · ComputeDone · OutputReady · RpcResult ── worker
 
 No pickle: a message that is not one of these cannot be decoded, and says so. msgspec checks every field's type.
 """
@@ -23,10 +23,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=T
 
 USAGE_KIND = "usage"
 """`RemoteError.kind` of a setting that cannot be used on the worker's machine."""
-
-
-STANDING = "still in force: "
-"""How a note begins that repeats what an earlier output has told: every row concerned has it, people are told once."""
 
 
 class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +53,26 @@ class ExecuteModel(Message, frozen=True, kw_only=True):
     requests: tuple[PlannedRequest, ...]
 
 
+class ExecuteStepwise(Message, frozen=True, kw_only=True):
+    """Like ExecuteModel, but in place of Step comes StepOutput, and the worker goes on when its Proceed (or a Cancel) comes.
+
+    `latents`: each StepOutput brings them along.
+    """
+
+    rpc_id: int
+    batch_id: str
+    requests: tuple[PlannedRequest, ...]
+    latents: bool = False
+
+
+class Proceed(Message, frozen=True, kw_only=True):
+    """The answer to the StepOutput of `step`: go on; with `stop`, skip the steps that are left and decode what there is."""
+
+    rpc_id: int
+    step: int
+    stop: bool = False
+
+
 class Rpc(Message, frozen=True, kw_only=True):
     """Everything that is not execution; answered by RpcResult."""
 
@@ -80,7 +96,7 @@ class Shutdown(Message, frozen=True, kw_only=True):
     """Finish what is in flight, then leave."""
 
 
-ToWorker = LoadModel | ExecuteModel | Rpc | Cancel | ReleaseSlot | Shutdown
+ToWorker = LoadModel | ExecuteModel | ExecuteStepwise | Proceed | Rpc | Cancel | ReleaseSlot | Shutdown
 
 
 # ── from the worker ──
@@ -145,12 +161,47 @@ class SlotRef(msgspec.Struct, frozen=True, kw_only=True):
     retired: tuple[int, ...] = ()
 
 
+class StepLatents(msgspec.Struct, frozen=True, kw_only=True):
+    """The latents after a step: C-contiguous float32 of `shape`, as the pipeline keeps them, in a slot or inline."""
+
+    shape: tuple[int, ...]
+    slot: SlotRef | None = None
+    inline: bytes | None = None
+
+
+class StepOutput(Message, frozen=True, kw_only=True):
+    """Denoising step `step` of `total`, counted from 1, is done on the device; nothing goes on before the Proceed.
+
+    `timestep` is the one that was done, `sigma` the noise level that is left, in the scheduler's units; None where not known.
+    """
+
+    rpc_id: int
+    step: int
+    total: int
+    timestep: float | None = None
+    sigma: float | None = None
+    latents: StepLatents | None = None
+
+
+class Preview(Message, frozen=True, kw_only=True):
+    """What a request looks like after `step` of `total`: uint8 RGB [height, width, 3], or the reason why there will be none."""
+
+    rpc_id: int
+    request_id: str
+    step: int
+    total: int
+    width: int = 0
+    height: int = 0
+    pixels: bytes = b""
+    fault: str | None = None
+
+
 class OutputReady(Message, frozen=True, kw_only=True):
     """One request's output is in host memory: in a slot, inline, or it failed.
 
     `d2h` covers conversion and copy. `forward` is the forward's time by device events, where the device has them: the time in
     ComputeDone is when the kernels were launched. `host_copies` counts how often the payload is copied
-    from host memory to host memory on its way to the parent.
+    from host memory to host memory on its way to the parent. `stopped_at`: the step after which the denoising was cut short.
     """
 
     async_output_id: str
@@ -161,6 +212,7 @@ class OutputReady(Message, frozen=True, kw_only=True):
     d2h: Interval
     forward: Interval | None = None
     host_copies: int = 0
+    stopped_at: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -192,7 +244,9 @@ class RpcResult(Message, frozen=True, kw_only=True):
     error: RemoteError | None = None
 
 
-FromWorker = Hello | Loading | Identified | Started | Step | ComputeDone | OutputReady | RpcResult
+FromWorker = (
+    Hello | Loading | Identified | Started | Step | StepOutput | Preview | ComputeDone | OutputReady | RpcResult
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)

@@ -3,6 +3,7 @@
 channel ──> inbox thread ── work (LoadModel, ExecuteModel, Rpc, Shutdown) ──> queue ──> main thread
                  ├── ReleaseSlot ──> ring, at once: the output thread may be waiting for it
                  ├── Cancel ──> the call is struck off the wanted ones, which the forward looks at between steps
+                 ├── Proceed, Cancel ──> queue of decisions, which a stepwise forward waits for after each step
                  └── end of file: the parent is gone, and so is this process
 """
 
@@ -12,7 +13,16 @@ import threading
 from collections.abc import Callable, Iterator
 
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.messages import Cancel, ExecuteModel, ReleaseSlot, Shutdown, ToWorker, decode_to_worker
+from omni_cli.transport.messages import (
+    Cancel,
+    ExecuteModel,
+    ExecuteStepwise,
+    Proceed,
+    ReleaseSlot,
+    Shutdown,
+    ToWorker,
+    decode_to_worker,
+)
 from omni_cli.transport.ring import SlotPool
 from omni_cli.worker.faults import give_up
 
@@ -38,6 +48,7 @@ class Inbox:
         self._on_end = on_end
         self._on_fault = on_fault
         self._work: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
+        self._decisions: queue.SimpleQueue[Proceed | Cancel] = queue.SimpleQueue()
         self._wanted: set[int] = set()
         threading.Thread(target=self._read, name="inbox", daemon=True).start()
 
@@ -49,6 +60,13 @@ class Inbox:
     def is_cancelled(self, rpc_id: int) -> bool:
         """True once a Cancel for this call, which is not over, has arrived."""
         return rpc_id not in self._wanted
+
+    def decision(self, rpc_id: int, step: int) -> Proceed | Cancel:
+        """What the parent says to this step of this call; waits for it. Words on other calls and steps are out of date."""
+        while True:
+            decision = self._decisions.get()
+            if decision.rpc_id == rpc_id and (isinstance(decision, Cancel) or decision.step == step):
+                return decision
 
     def forget(self, rpc_id: int) -> None:
         """The call is over; a Cancel that still comes is of no use."""
@@ -69,7 +87,10 @@ class Inbox:
                 self._pool.release(slot_id)
             case Cancel(rpc_id=rpc_id):
                 self._wanted.discard(rpc_id)
-            case ExecuteModel(rpc_id=rpc_id):
+                self._decisions.put(message)
+            case Proceed():
+                self._decisions.put(message)
+            case ExecuteModel(rpc_id=rpc_id) | ExecuteStepwise(rpc_id=rpc_id):
                 self._wanted.add(rpc_id)
                 self._work.put(message)
             case _:

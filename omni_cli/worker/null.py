@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -11,6 +12,7 @@ from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.models.cards import Card, SizeRule
 from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
 from omni_cli.transport.messages import Loaded
+from omni_cli.worker.protocol import OnState, StepState
 
 DEFAULTS = GenerationRequest(height=64, width=64, num_frames=1, num_inference_steps=1, fps=8.0)
 
@@ -46,14 +48,25 @@ class NullRunner:
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:
         """One Media per request: video if it has more than one frame, else image. float32, -1..1."""
+
+        def on_state(state: StepState) -> bool:
+            on_step(state.step, state.total)
+            if stop():
+                raise RequestCancelled(f"cancelled at step {state.step} of {state.total}")
+            return True
+
+        return self.execute_stepwise(requests, on_state)
+
+    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+        """The same step by step; the latents are the number of the step."""
         total = max(request.request.num_inference_steps or 1 for request in requests)
         pause = max(_seconds(request.request) for request in requests) / total
         for step in range(1, total + 1):
             if pause:
                 time.sleep(pause)
-            on_step(step, total)
-            if stop():
-                raise RequestCancelled(f"cancelled at step {step} of {total}")
+            latents = torch.full((len(requests), 4, 2, 2), float(step))
+            if not on_state(StepState(step, total, total - step, 1 - step / total, latents)) and step < total:
+                return [replace(self._media(request), stopped_at=step) for request in requests]
         return [self._media(request) for request in requests]
 
     def _media(self, planned: PlannedRequest) -> Media:

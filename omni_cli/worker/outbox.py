@@ -1,6 +1,7 @@
 """The worker's way out: outputs are converted, copied and sent while the main thread is in the next forward.
 
     main thread ── put(outputs) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY
+                ├─ show(sketch) ──> the latest of each request ──> output thread, before any output: D2H ──> PREVIEW
                 └─ deliver(outputs)   --no-async: the same, on the caller's thread, one after the other
 
 An output that finds no free slot waits in the output thread; the queue behind it fills, `put` waits, and with it the next
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from omni_cli.config import INLINE_BYTES
@@ -22,7 +24,7 @@ from omni_cli.media import Media
 from omni_cli.platforms.base import Platform
 from omni_cli.request import Interval
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.messages import OutputReady, encode
+from omni_cli.transport.messages import OutputReady, Preview, encode
 from omni_cli.transport.ring import Slot, SlotPool
 from omni_cli.worker.faults import give_up, remote_error
 from omni_cli.worker.packing import Packer
@@ -43,13 +45,22 @@ class Output:
         return int(self.media.data.nbytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A preview on its way: `pixels` (uint8 [H, W, 3]) are on the device once the event `done` has happened; `message` lacks them."""
+
+    message: Preview
+    pixels: torch.Tensor
+    done: Any | None
+
+
 INLINE_COPIES = 5
 """Out of the buffer, into the message, into the frame, into the socket, out of it: what a slot saves larger payloads."""
 
 
 @dataclass(slots=True)
-class _Buffer:
-    """Where one output's bytes went: a slot of the ring, or a small buffer that travels inside the message."""
+class Buffer:
+    """Where one tensor's bytes went: a slot of the ring, or a small buffer that travels inside the message."""
 
     pool: SlotPool
     slot: Slot | None = None
@@ -83,6 +94,7 @@ class Outbox:
         self._limit = limit
         self._changed = threading.Condition()
         self._queue: deque[Output] = deque()
+        self._sketches: dict[tuple[int, str], Sketch] = {}
         self._in_flight = 0
         self._bytes = 0
         self._closed = False
@@ -110,6 +122,17 @@ class Outbox:
                 self._bytes += output.nbytes
                 self._changed.notify_all()
 
+    def show(self, sketch: Sketch) -> None:
+        """Send a preview soon; one of the same request that nobody has taken up yet is out of date and is left out."""
+        if self._thread is None:
+            self._send_sketch(sketch)
+            return
+        with self._changed:
+            key = (sketch.message.rpc_id, sketch.message.request_id)
+            self._in_flight += key not in self._sketches
+            self._sketches[key] = sketch
+            self._changed.notify_all()
+
     def deliver(self, outputs: Sequence[Output]) -> None:
         """Pack and send on the caller's thread. Each is sent before the next is packed, which may have to wait for its slot."""
         for output in outputs:
@@ -131,7 +154,7 @@ class Outbox:
 
     @property
     def in_flight(self) -> int:
-        """Outputs that were put and have not been sent."""
+        """Outputs and previews that were put and have not been sent."""
         return self._in_flight
 
     def _run(self, device: str) -> None:
@@ -147,21 +170,41 @@ class Outbox:
             give_up(error)
 
     def _step(self) -> bool:
-        """Wait for the next output, pack it, send it; False once there will be no more."""
+        """Wait for the next output or preview and send it; False once there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closed)
-            if not self._queue:
+            self._changed.wait_for(lambda: self._sketches or self._queue or self._closed)
+            if self._sketches:  # first: small, and of no use once its request's output is there
+                work: Sketch | Output = self._sketches.pop(next(iter(self._sketches)))
+            elif self._queue:
+                work = self._queue.popleft()
+            else:
                 return False
-            output = self._queue.popleft()
-        size = output.nbytes
-        packet = self._packet(output)
-        del output  # the device memory is free before the message leaves
-        self._send_packet(packet)
+        size = 0
+        if isinstance(work, Sketch):
+            self._send_sketch(work)
+        else:
+            size = work.nbytes
+            packet = self._packet(work)
+            del work  # the device memory is free before the message leaves
+            self._send_packet(packet)
         with self._changed:
             self._bytes -= size
             self._in_flight -= 1
             self._changed.notify_all()
         return True
+
+    def _send_sketch(self, sketch: Sketch) -> None:
+        try:
+            with self._platform.side_stream(sketch.done):
+                self._platform.keep_alive(sketch.pixels)
+                host = sketch.pixels.to("cpu")
+            height, width, _ = host.shape
+            pixels = host.contiguous().numpy().tobytes()
+            message = msgspec.structs.replace(sketch.message, width=width, height=height, pixels=pixels)
+        except Exception as error:  # boundary: no request fails for its preview
+            message = msgspec.structs.replace(sketch.message, fault=f"{type(error).__name__}: {error}")
+        with contextlib.suppress(OSError):  # the parent is gone; the inbox thread ends the process
+            self._channel.send(encode(message))
 
     def _send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
         """Send a packed output; its slot's descriptor rides along the first time."""
@@ -173,7 +216,7 @@ class Outbox:
 
     def _packet(self, output: Output) -> tuple[bytes, tuple[int, ...], Slot | None]:
         """Pack one output. A fault in packing fails this request alone: its slot is free and nothing is half-sent."""
-        buffer, start = _Buffer(self._pool), time.monotonic()
+        buffer, start = Buffer(self._pool), time.monotonic()
         try:
             packed = self._packer.pack(output.media, output.done, buffer.allocate)
         except Exception as error:  # boundary: whatever packing raises fails this request, not the worker
@@ -193,6 +236,7 @@ class Outbox:
             host_copies=0 if slot else INLINE_COPIES,
             d2h=Interval(start, time.monotonic()),
             forward=None if begun is None or done is None else Interval(begun, done),
+            stopped_at=output.media.stopped_at,
             notes=packed.notes,
         )
         return encode(message), (slot.fd,) if slot and slot.fresh else (), slot

@@ -1,7 +1,7 @@
 """The worker process: one model, one device, three threads.
 
-    inbox thread   reads the channel; slots and cancels at once, work into the queue; ends the process with the channel
-    main thread    receive ─> forward ─> COMPUTE_DONE ─> straight on to the next request
+    inbox thread   reads the channel; slots, cancels and decisions at once, work into the queue; ends the process with the channel
+    main thread    receive ─> forward ─> COMPUTE_DONE ─> straight on to the next request   (step mode: see stepwise)
     output thread  side stream: uint8, D2H into a slot ─> OUTPUT_READY          (not started with --no-async)
 
 Only COMPUTE_DONE and OUTPUT_READY are written by two threads; the channel's lock makes each one whole. Every ExecuteModel is
@@ -24,6 +24,7 @@ from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import (
     ComputeDone,
     ExecuteModel,
+    ExecuteStepwise,
     FromWorker,
     Health,
     Identified,
@@ -32,7 +33,6 @@ from omni_cli.transport.messages import (
     Rpc,
     RpcResult,
     Started,
-    Step,
     decode_to_worker,
     encode,
 )
@@ -42,8 +42,8 @@ from omni_cli.worker.inbox import Inbox, leave
 from omni_cli.worker.outbox import Outbox, Output
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
-from omni_cli.worker.progress import StepTeller
 from omni_cli.worker.protocol import Runner
+from omni_cli.worker.stepwise import Leader
 from omni_cli.worker.validity import Validity
 
 
@@ -80,6 +80,7 @@ class Worker:
         packer = Packer(self._platform, engine.transport, Validity.of(engine))
         self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
+        self._leader = Leader(self._runner, engine, self._platform, channel, self._pool, self._outbox)
         self._inbox = Inbox(channel, self._pool, on_parent_gone)
 
     def run(self, first: LoadModel) -> None:
@@ -92,7 +93,7 @@ class Worker:
         self._load(first)
         for message in self._inbox:
             match message:
-                case ExecuteModel():
+                case ExecuteModel() | ExecuteStepwise():
                     self._execute(message)
                 case Rpc():
                     self._answer(message)
@@ -121,7 +122,7 @@ class Worker:
         else:
             self._send(RpcResult(rpc_id=message.rpc_id, loaded=loaded))
 
-    def _execute(self, message: ExecuteModel) -> None:
+    def _execute(self, message: ExecuteModel | ExecuteStepwise) -> None:
         """One pipeline call: forward, COMPUTE_DONE, outputs."""
         rpc_id, start = message.rpc_id, time.monotonic()
         try:
@@ -136,18 +137,14 @@ class Worker:
         finally:
             self._inbox.forget(rpc_id)
 
-    def _forward(self, message: ExecuteModel) -> list[Output]:
+    def _forward(self, message: ExecuteModel | ExecuteStepwise) -> list[Output]:
         """Run the pipeline; what it gives may still be computing. A call that was cancelled in the inbox is not begun."""
         rpc_id = message.rpc_id
         if self._inbox.is_cancelled(rpc_id):
             raise RequestCancelled("cancelled before its forward began")
         self._send(Started(rpc_id=rpc_id, request_ids=tuple(request.id for request in message.requests)))
         begun = self._platform.record_device_event()
-        medias = self._runner.execute_model(
-            message.requests,
-            StepTeller(lambda step, total: self._send(Step(rpc_id=rpc_id, step=step, total=total))),
-            lambda: self._inbox.is_cancelled(rpc_id),
-        )
+        medias = self._leader.lead(message, self._inbox)
         done = self._platform.record_device_event()
         return [
             Output(f"{message.batch_id}/{request.id}", media, begun, done)

@@ -1,7 +1,8 @@
 """What a worker asks of the thing that runs the model. All methods are called from the worker's main thread."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.media import Media
@@ -19,6 +20,35 @@ OnStep = Callable[[int, int], None]
 
 Stop = Callable[[], bool]
 """True when the batch is no longer wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A preview of one request: `owner` is its place in the call, `pixels` uint8 RGB [H, W, 3] on the device, perhaps still computing."""
+
+    owner: int
+    pixels: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """A step that is done, or asked for on the device: `step` of `total`, counted from 1.
+
+    `timestep` is a number or a tensor of one (reading it may wait for the device), `sigma` the noise level that is left.
+    `latents` are the pipeline's own, on the device. `pictures` are the previews that are due, `fault` why there will be none.
+    """
+
+    step: int
+    total: int
+    timestep: Any | None = None
+    sigma: float | None = None
+    latents: Any | None = None
+    pictures: tuple[Picture, ...] = ()
+    fault: str | None = None
+
+
+OnState = Callable[[StepState], bool]
+"""Takes every step; False: no more of them, decode what there is. May raise RequestCancelled."""
 
 
 class Runner(Protocol):
@@ -49,3 +79,14 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Drop the model."""
+
+
+@runtime_checkable
+class StepwiseRunner(Runner, Protocol):
+    """A runner that can be led step by step, and sketch what it is at."""
+
+    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+        """As `execute_model`, with every step told to `on_state` from the calling thread.
+
+        Where that says no, the rest of the denoising is skipped and `Media.stopped_at` says after which step.
+        """

@@ -24,7 +24,8 @@ from omni_cli.worker.calls import Call, per_sample, plan
 from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, load
 from omni_cli.worker.memo import PromptMemo
-from omni_cli.worker.memory import Ladder, Notes
+from omni_cli.worker.memory import Ladder
+from omni_cli.worker.protocol import OnState, StepState
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
 
@@ -75,21 +76,31 @@ class DiffusersRunner:
 
         Raises OutOfDeviceMemory where nothing that saves memory was enough.
         """
+
+        def on_state(state: StepState) -> bool:
+            on_step(state.step, state.total)
+            return True
+
+        return self._execute(requests, on_state, stop)
+
+    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+        """As `execute_model`, led by `on_state`; see the protocol."""
+        return self._execute(requests, on_state, lambda: False)
+
+    def _execute(self, requests: Sequence[PlannedRequest], on_state: OnState, stop: Callable[[], bool]) -> list[Media]:
+        """Every pipeline call of these requests, smaller or with less memory in use where it runs out."""
         ladder = self._memory
         planned = [(call, requests[call.owners[0]].request) for call in plan(requests, self._model.card)]
         calls = deque((part, request) for call, request in planned for part in ladder.parts(call, request))
-        notes = Notes(len(requests))
-        for call, request in planned:
-            notes.add(call.owners, ladder.in_force(request, len(call.samples)))
-        steps = Steps(len(calls), on_step, stop)
+        steps = Steps(len(calls), on_state, stop)
         medias: list[Media] = []
         owners: list[int] = []
+        notes: list[list[str]] = [[] for _ in requests]
         while calls:
             call, request = calls.popleft()
             steps.next_call()
             made = self._try(call, request, steps)
             if isinstance(made, Media):
-                notes.add(call.owners, ladder.in_force(request, len(call.samples)))
                 medias.append(made)
                 owners.extend(call.owners)
                 continue
@@ -97,9 +108,13 @@ class DiffusersRunner:
             parts, note = ladder.step_down(call, request, made)
             steps.again(len(parts))
             calls.extendleft((part, request) for part in reversed(parts))
-            notes.add(call.owners, [note])
+            for owner in dict.fromkeys(call.owners):
+                notes[owner].append(note)
         local = split(medias, owners, len(requests))
-        return [replace(media, notes=notes.of(index)) for index, media in enumerate(local)]
+        return [
+            replace(media, notes=(*dict.fromkeys(told), *steps.notes), stopped_at=steps.stopped_at)
+            for media, told in zip(local, notes, strict=True)
+        ]
 
     def _try(self, call: Call, request: GenerationRequest, steps: Steps) -> Media | str:
         """The media of one call, or, where device memory ran out, the reason; nothing of the call is then held any more."""

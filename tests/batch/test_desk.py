@@ -1,5 +1,6 @@
 """Every request ends in one entry, its memory given back, its row written after its files are in place."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -186,3 +187,16 @@ def test_a_run_that_was_started_nicer_than_that_is_not_made_less_nice() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert int(done.stdout) == min(19, before + 12)
+
+
+def test_an_output_that_was_stopped_early_is_not_what_a_whole_run_asks_for(
+    desk: Desk, memory: Memory, rows: list[Result]
+) -> None:
+    handle = Handle(planned("a"), "b/a")
+    desk.expect(handle)
+    output = memory.output(handle.planned)
+    handle.output_ready.set_result(dataclasses.replace(output, stopped_at=5))
+    result = ended(desk)
+    assert result.status == "done"
+    assert result.fingerprint == f"{handle.planned.fingerprint}-stopped-at-5"
+    assert rows == [result]

@@ -1,12 +1,14 @@
 """The inline executor keeps the same promises in this process."""
 
+import msgspec
 import pytest
 
 from omni_cli.config import EngineConfig, ModelConfig
-from omni_cli.errors import EngineError, ForwardError, ModelLoadError
-from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, ModelLoading, ModelReady, OutputReady
+from omni_cli.errors import EngineError, ForwardError, ModelLoadError, UsageError
+from omni_cli.events import AnyEvent, ForwardDone, ForwardStarted, ForwardStep, ModelLoading, ModelReady, OutputReady
 from omni_cli.executor import make_executor
 from omni_cli.executor.inline import InlineExecutor
+from omni_cli.executor.steering import Steering
 from tests.executor.puppet import Stage, planned
 
 NULL = EngineConfig(executor="inline", runner="omni_cli.worker.null:NullRunner")
@@ -66,3 +68,22 @@ def test_a_closed_one_takes_nothing_more() -> None:
     for raises in (lambda: executor.submit(planned("a")), lambda: executor.collective_rpc("health")):
         with pytest.raises(EngineError, match="closed"):
             raises()
+
+
+def test_step_mode_is_the_same_pixels_and_steps_cannot_be_handed_out() -> None:
+    requests = planned("a", num_inference_steps=3, height=4, width=4)
+    events: list[AnyEvent] = []
+    plain = InlineExecutor(NULL, lambda event: None)
+    stepwise = InlineExecutor(msgspec.structs.replace(NULL, step_execution=True), events.append)
+    with plain, stepwise:
+        plain.load(ModelConfig(device="cpu"))
+        stepwise.load(ModelConfig(device="cpu"))
+        (one,), (other,) = plain.submit(requests), stepwise.submit(requests)
+        assert bytes(one.output_ready.result(0).buffer) == bytes(other.output_ready.result(0).buffer)
+        assert [event.step for event in events if isinstance(event, ForwardStep)] == [1, 2, 3]
+        steering = Steering()
+        steering.stop()
+        (stopped,) = stepwise.submit(requests, steering)
+        assert stopped.output_ready.result(0).stopped_at == 1
+        with pytest.raises(UsageError, match="cannot hand out steps"):
+            stepwise.submit(requests, Steering(paced=True))

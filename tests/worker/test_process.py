@@ -66,8 +66,9 @@ class Parent:
         received = self.channel.receive()
         assert received is not None
         message = m.decode_from_worker(received[0])
-        if isinstance(message, m.OutputReady) and message.slot is not None:
-            self.views.view(message.slot, received[1])
+        holder = message.latents if isinstance(message, m.StepOutput) else message
+        if isinstance(holder, m.OutputReady | m.StepLatents) and holder.slot is not None:
+            self.views.view(holder.slot, received[1])
         return message
 
     def next(self, kind: type[T], *, skip: bool = False) -> T:

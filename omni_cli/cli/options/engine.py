@@ -37,6 +37,16 @@ AsyncOutput = Annotated[
     bool,
     typer.Option("--async/--no-async", help="Overlap D2H and packing with the next forward.", rich_help_panel=_PANEL),
 ]
+StepExecution = Annotated[
+    bool,
+    typer.Option("--step-execution", help="Hand over every denoising step, one by one.", rich_help_panel=_PANEL),
+]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="--step-execution, with a preview of every step.", rich_help_panel=_PANEL)
+]
+PreviewEvery = Annotated[
+    int, typer.Option(min=0, metavar="K", help="A preview after every K-th step; 0: none.", rich_help_panel=_PANEL)
+]
 BatchSize = Annotated[
     str,
     typer.Option(metavar="N|auto", help="Outputs per pipeline call, where the pipeline can.", rich_help_panel=_PANEL),

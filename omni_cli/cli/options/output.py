@@ -33,6 +33,10 @@ EncoderPreset = Annotated[str, typer.Option(help="x264 preset.", rich_help_panel
 EncoderOption = Annotated[
     Encoder, typer.Option("--encoder", help="ffmpeg: the program instead of PyAV.", rich_help_panel=_PANEL)
 ]
+KeepPreviews = Annotated[
+    bool,
+    typer.Option("--keep-previews", help="Do not remove a preview when its output is done.", rich_help_panel=_PANEL),
+]
 NoDiskCheck = Annotated[
     bool, typer.Option("--no-disk-check", help="Start although the disk looks too small.", rich_help_panel=_PANEL)
 ]
