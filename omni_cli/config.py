@@ -94,6 +94,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     end the run. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
     `runner` is the import path of the runner class that the worker builds. `step_execution` hands every denoising step to the
     executor, which decides whether the request goes on; a preview is made after every `preview_every`th one (0: none).
+    `drain_timeout` is how long, in seconds, every release of device memory waits for outputs in flight.
     """
 
     executor: ExecutorName = "local"
@@ -106,6 +107,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_inflight_bytes: int = 1 << 30
     prompt_cache_bytes: int = 64 << 20
     output_timeout: float = OUTPUT_TIMEOUT_S
+    drain_timeout: float = DRAIN_TIMEOUT_S
     forward_timeout: float | None = None
     transport: VideoOutputTransport = VideoOutputTransport()
     threads: int | None = None

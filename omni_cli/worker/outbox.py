@@ -138,14 +138,18 @@ class Outbox:
         for output in outputs:
             self._send_packet(self._packet(output))
 
-    def close(self, timeout: float) -> None:
-        """Drain, and end the output thread if that went well: the interpreter must not end while it is in the middle of something."""
+    def close(self, timeout: float) -> bool:
+        """Drain, and end the output thread if that went well: the interpreter must not end while it is in the middle of something.
+
+        True if it drained; else the thread may still be reading an output.
+        """
         drained = self.drain(timeout)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None and drained:
             self._thread.join()
+        return drained
 
     def drain(self, timeout: float) -> bool:
         """Wait until nothing is in flight, at most `timeout` seconds; True if it drained."""

@@ -9,6 +9,7 @@ answered by one COMPUTE_DONE, cancelled or not, so the parent always knows what 
 """
 
 import importlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ import msgspec
 import torch
 
 from omni_cli import platforms
-from omni_cli.config import DRAIN_TIMEOUT_S, EngineConfig
+from omni_cli.config import EngineConfig
 from omni_cli.errors import EngineError, OmniGenError, ProtocolError, RequestCancelled
 from omni_cli.request import Interval
 from omni_cli.transport.channel import Channel
@@ -101,8 +102,10 @@ class Worker:
                     self._load(message)
                 case _:
                     raise ProtocolError(f"a worker has no use for {type(message).__name__}")
-        self._outbox.close(DRAIN_TIMEOUT_S)
-        self._runner.close()
+        if self._outbox.close(self._engine.drain_timeout):
+            self._runner.close()
+        else:  # the output thread still reads what the runner would let go
+            sys.stderr.write(f"{self._not_drained()} {self._outbox.in_flight} outputs are lost\n")
 
     def _send(self, message: FromWorker) -> None:
         self._channel.send(encode(message))
@@ -110,7 +113,8 @@ class Worker:
     def _load(self, message: LoadModel) -> None:
         model = msgspec.structs.replace(message.model, device=self._device)
         try:
-            self._outbox.drain(DRAIN_TIMEOUT_S)
+            if not self._outbox.drain(self._engine.drain_timeout):
+                raise EngineError(f"{self._not_drained()} the model before was not released")
             loaded = self._runner.load(
                 model,
                 message.engine,
@@ -169,13 +173,11 @@ class Worker:
                 case "synchronize":
                     self._platform.synchronize()
                 case "drain":
-                    result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
+                    result["drained"] = self._outbox.drain(self._engine.drain_timeout)
                 case "sleep":
-                    result["drained"] = self._outbox.drain(DRAIN_TIMEOUT_S)
+                    result["drained"] = self._outbox.drain(self._engine.drain_timeout)
                     if not result["drained"]:
-                        raise EngineError(
-                            f"the outputs did not drain within {DRAIN_TIMEOUT_S:g} s; nothing was released"
-                        )
+                        raise EngineError(f"{self._not_drained()} nothing was released")
                     self._runner.sleep()
                     self._platform.empty_cache()
                 case "wake_up":
@@ -191,6 +193,9 @@ class Worker:
         except Exception as error:  # boundary: the answer says what was raised, and the caller raises it
             result["error"] = remote_error(error)
         self._send(RpcResult(rpc_id=message.rpc_id, **result))
+
+    def _not_drained(self) -> str:
+        return f"the outputs did not drain within {self._engine.drain_timeout:g} s;"
 
 
 def make_runner(engine: EngineConfig) -> Runner:

@@ -86,6 +86,23 @@ def test_many_small_ones_through_a_ring_are_all_different_and_the_slots_are_used
     assert health.slots < 20
 
 
+def test_sleep_waits_for_outputs_in_flight_and_is_refused_where_one_does_not_leave() -> None:
+    engine = EngineConfig(runner=RUNNER, max_inflight_bytes=1_500_000, drain_timeout=0.05)
+    with LocalExecutor(engine, lambda event: None) as executor:
+        executor.load(MODEL).loaded.result(PATIENCE_S)
+        call = [planned(id_, height=700, width=700) for id_ in "ab"]
+        first, second = executor.submit(call)
+        held_up = first.output_ready.result(PATIENCE_S)  # its slot is all the ring has
+        refusal = "sleep failed: the outputs did not drain within 0.05 s; nothing was released"
+        with pytest.raises(EngineError, match=refusal):
+            executor.collective_rpc("sleep")
+        assert executor.collective_rpc("drain") == [False]
+        held_up.release()
+        outputs([second])
+        assert executor.collective_rpc("sleep") == [True]
+        assert executor.collective_rpc("wake_up") == [None]
+
+
 def test_nan_in_a_batch_fails_alone(executor: LocalExecutor) -> None:
     good, bad = executor.submit([planned("good"), planned("bad", prompt="nan")])
     assert isinstance(bad.output_ready.exception(PATIENCE_S), NonFiniteOutput)

@@ -12,7 +12,6 @@ from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.ring import SlotViews
-from omni_cli.worker import process
 from omni_cli.worker.process import serve
 
 PATIENCE_S = 30.0
@@ -198,11 +197,12 @@ def test_sleep_drains_first_and_the_model_works_after_it_has_woken(parent: Paren
     assert parent.next(m.OutputReady, skip=True).inline is not None
 
 
-@pytest.mark.parametrize("parent", [{"max_inflight_bytes": 1_500_000}], indirect=True)
-def test_sleep_is_refused_while_an_output_is_still_on_the_device(
-    parent: Parent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "DRAIN_TIMEOUT_S", 0.05)
+STUCK = {"max_inflight_bytes": 1_500_000, "drain_timeout": 0.05}
+"""Room for one large output: the second waits for its slot."""
+
+
+@pytest.mark.parametrize("parent", [STUCK], indirect=True)
+def test_memory_is_not_released_while_an_output_is_still_on_the_device(parent: Parent) -> None:
     parent.call("a", "b", **LARGE)
     held = parent.next(m.OutputReady, skip=True)
     assert held.slot is not None
@@ -210,9 +210,27 @@ def test_sleep_is_refused_while_an_output_is_still_on_the_device(
     assert refused.drained is False
     assert refused.error is not None
     assert refused.error.message == "the outputs did not drain within 0.05 s; nothing was released"
+    parent.load(ModelConfig(device="cpu"))
+    refused = parent.next(m.RpcResult)
+    assert refused.error is not None
+    assert refused.error.message == "the outputs did not drain within 0.05 s; the model before was not released"
     parent.send(m.ReleaseSlot(slot_id=held.slot.slot_id))
     assert parent.next(m.OutputReady).error is None
-    monkeypatch.undo()
+    assert parent.ask("sleep").drained is True
+
+
+@pytest.mark.parametrize("parent", [STUCK], indirect=True)
+def test_a_worker_that_leaves_with_an_output_that_does_not_drain_says_so_and_releases_nothing(
+    parent: Parent, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parent.call("a", "b", **LARGE)
+    held = parent.next(m.OutputReady, skip=True)
+    assert held.slot is not None
+    parent.send(m.Shutdown())
+    parent._thread.join(PATIENCE_S)
+    assert "the outputs did not drain within 0.05 s; 1 outputs are lost" in capfd.readouterr().err
+    parent.send(m.ReleaseSlot(slot_id=held.slot.slot_id))  # the thread of this test's process comes to its end
+    assert parent.next(m.OutputReady).error is None
 
 
 def test_what_an_rpc_raises_is_its_answer(parent: Parent) -> None:
