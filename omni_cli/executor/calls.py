@@ -18,7 +18,7 @@ from omni_cli.executor.call import Entry, GivenUp
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import PoisonousRequest, request_error
 from omni_cli.executor.link import Link, send
-from omni_cli.executor.outputs import Release, make_output, payload, take_latents
+from omni_cli.executor.outputs import Release, make_output, news, payload, take_latents
 from omni_cli.executor.protocol import Handle, OnPreview, Preview
 from omni_cli.executor.settle import cancel, fail, resolve, withdraw
 from omni_cli.executor.steering import Steering, Step
@@ -166,7 +166,8 @@ class Calls:
         deadline = self.books.next_deadline()
         if deadline is None or deadline > now:
             return
-        logger.error("a deadline has passed; the books:\n%s", "\n".join(self.books.lines()))
+        for line in ("a deadline has passed; the executor's books:", *self.books.lines(), *self._crew.lines(now)):
+            logger.warning("%s", line)  # to the log file and to the person at the terminal
         for worker in self.books.take_stuck(now):
             allowed = self._engine.forward_timeout
             self._crew.links[worker].condemn(f"was killed: a forward went past the forward timeout of {allowed} s")
@@ -201,7 +202,7 @@ class Calls:
             moved = len(buffer)
             copied = moved * message.host_copies
             self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=moved, copied=copied))
-            for note in message.notes:
+            for note in news(message.notes):
                 self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))
         finally:  # the entry is out of the books: nobody else would settle it
             resolve(entry.handle.compute_done, output.forward)

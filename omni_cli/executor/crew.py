@@ -63,6 +63,10 @@ class Crew:
         """The workers that may be sent calls; none any more once the crew is leaving."""
         return [] if self._leaving else [link.index for link in self.links if link.ready]
 
+    def lines(self, now: float) -> list[str]:
+        """One line per worker, for the log."""
+        return [link.line(now) for link in list(self.links)]
+
     def send(self, worker: int, message: m.ToWorker) -> None:
         """Send to whoever is worker number `worker` now."""
         send(self.links[worker].process.channel, message)

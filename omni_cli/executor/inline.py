@@ -33,6 +33,7 @@ from omni_cli.events import (
     Observer,
     OutputReady,
 )
+from omni_cli.executor.outputs import news
 from omni_cli.executor.protocol import Handle, Loading, OnPreview, Output, Preview, RpcMethod
 from omni_cli.executor.steering import Steering, Step
 from omni_cli.media import Media
@@ -226,7 +227,7 @@ class InlineExecutor:
         now = time.monotonic()
         d2h, queued = Interval(start, now), Interval(forward.start, forward.start)
         self._observe(OutputReady(at=now, worker=0, id=handle.planned.id, d2h=d2h, bytes=packed.nbytes))
-        for note in packed.notes:
+        for note in news(packed.notes):
             self._observe(Note(at=now, level="warning", text=f"{handle.planned.id}: {note}"))
         buffer = memoryview(buffers[0]).toreadonly()[: packed.nbytes]
         output = Output(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -11,12 +12,21 @@ from omni_cli.transport.channel import Channel
 from omni_cli.transport.ring import SlotViews
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A slot of the ring that is being read on this side, and since when (monotonic clock)."""
+
+    output_id: str
+    since: float
+
+
 @dataclass(slots=True, eq=False)
 class Link:
     """One worker; replaced whole when it is restarted.
 
     `started_at` is on the monotonic clock. `load_rpc` is the id of its LoadModel, `ready` says that the model is loaded.
-    `verdict` is why the parent killed it, if it did.
+    `verdict` is why the parent killed it, if it did. `heard_at` is when its last message came. `held`: by slot, what has not been given
+    back to it; any thread may take entries out.
     """
 
     index: int
@@ -26,6 +36,8 @@ class Link:
     load_rpc: int | None = None
     ready: bool = False
     verdict: str | None = None
+    heard_at: float = field(default_factory=time.monotonic)
+    held: dict[int, Held] = field(default_factory=dict)
 
     def condemn(self, verdict: str) -> None:
         """Kill the process; the pump hears of its end by itself. The first verdict stands."""
@@ -36,6 +48,15 @@ class Link:
     def name(self) -> str:
         """For people."""
         return f"worker {self.index} (pid {self.process.pid})"
+
+    def line(self, now: float) -> str:
+        """One line for the log: is it there, has it stalled, and is it waiting for slots that are read here?"""
+        state = "ready" if self.ready else "not ready"
+        slots = [
+            f"slot {id_} read by {held.output_id} for {now - held.since:.1f} s"
+            for id_, held in sorted(self.held.copy().items())
+        ]
+        return f"{self.name}: {state}, last heard of {now - self.heard_at:.1f} s ago; {', '.join(slots) or 'no slot is read here'}"
 
 
 def send(channel: Channel, message: m.ToWorker) -> None:

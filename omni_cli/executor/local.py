@@ -136,6 +136,7 @@ class LocalExecutor:
 
     def on_message(self, link: Link, message: m.FromWorker, fds: list[int]) -> None:
         """Deal with one message; unknown ones cannot be decoded and never come here."""
+        link.heard_at = time.monotonic()
         if isinstance(message, m.OutputReady):
             if self._calls.on_output_ready(link, message, fds):
                 self._deaths = 0

@@ -1,27 +1,29 @@
 """From an OUTPUT_READY message to what its waiter gets: a view over the slot and the duty to give it back."""
 
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omni_cli.errors import ProtocolError
 from omni_cli.executor.call import Entry
-from omni_cli.executor.link import Link, close_all, send
+from omni_cli.executor.link import Held, Link, close_all, send
 from omni_cli.executor.protocol import Output
 from omni_cli.executor.steering import Latents
 from omni_cli.request import Interval
 from omni_cli.transport import messages as m
-from omni_cli.transport.channel import Channel
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """Tells the worker that owns the slot that nobody reads it any more."""
 
-    channel: Channel
+    link: Link
     slot_id: int | None
 
     def __call__(self) -> None:
         if self.slot_id is not None:
-            send(self.channel, m.ReleaseSlot(slot_id=self.slot_id))
+            self.link.held.pop(self.slot_id, None)  # first: the worker may fill it again at once
+            send(self.link.process.channel, m.ReleaseSlot(slot_id=self.slot_id))
 
 
 def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryview, Release]:
@@ -36,9 +38,15 @@ def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryv
             raise ProtocolError(
                 f"{message.async_output_id} lies in {message.slot}, which cannot be: {error!r}"
             ) from error
-        return buffer, Release(link.process.channel, message.slot.slot_id)
+        link.held[message.slot.slot_id] = Held(message.async_output_id, time.monotonic())
+        return buffer, Release(link, message.slot.slot_id)
     close_all(fds)
-    return memoryview(message.inline or b""), Release(link.process.channel, None)
+    return memoryview(message.inline or b""), Release(link, None)
+
+
+def news(notes: Iterable[str]) -> Iterator[str]:
+    """The notes that people have not been told yet."""
+    return (note for note in notes if not note.startswith(m.STANDING))
 
 
 def take_latents(link: Link, message: m.StepOutput, fds: list[int]) -> Latents | None:
@@ -51,7 +59,7 @@ def take_latents(link: Link, message: m.StepOutput, fds: list[int]) -> Latents |
         data = bytes(link.views.view(latents.slot, fds))
     except (KeyError, IndexError, ValueError) as error:
         raise ProtocolError(f"latents lie in {latents.slot}, which cannot be: {error!r}") from error
-    Release(link.process.channel, latents.slot.slot_id)()
+    Release(link, latents.slot.slot_id)()
     return Latents(latents.shape, data)
 
 

@@ -19,7 +19,7 @@ _KEYWORDS = {
     "negative_prompt": ("negative_prompt",),
     "height": ("height",),
     "width": ("width",),
-    "num_frames": ("num_frames", "video_length"),
+    "num_frames": ("num_frames", "video_length", "frames"),
     "num_inference_steps": ("num_inference_steps",),
     "guidance_scale": ("guidance_scale",),
     "guidance_scale_2": ("guidance_scale_2",),

@@ -25,6 +25,10 @@ USAGE_KIND = "usage"
 """`RemoteError.kind` of a setting that cannot be used on the worker's machine."""
 
 
+STANDING = "still in force: "
+"""How a note begins that repeats what an earlier output has told: every row concerned has it, people are told once."""
+
+
 class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
     """An exception of the worker: `kind` as in the row, the exception's own text, and the remote traceback."""
 

@@ -116,8 +116,14 @@ def _printer(
     clock: Callable[[], float],
 ) -> Observer:
     """Data goes to stdout; above the live part where that stands on the same terminal."""
-    gone = Note(at=clock(), level="warning", text="stdout was closed: printing stops, the run goes on")
-    target = Outlet(stdout, on_gone=lambda: observe(gone))
+
+    def gone(why: str) -> None:
+        text = (
+            f"stdout cannot be written any more: {why}; printing stops, the run goes on, manifest.jsonl has every row"
+        )
+        observe(Note(at=clock(), level="warning", text=text))
+
+    target = Outlet(stdout, on_gone=gone)
     if isinstance(view, LiveView) and target.same_terminal(outlet):
         return DataPrinter(mode, view.put)
     lines = Lines(target, "view-data")

@@ -6,15 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
+from omni_cli.disk import reason
+
 
 class Outlet:
     """Writes text or bytes at once, past the stream's own buffer where there is a descriptor, from any thread.
 
     Nothing stays in a buffer, so the interpreter has nothing to flush into a closed pipe when it exits. It has the part of
-    the file protocol that rich asks for. `on_gone` is called once, by the thread whose write failed.
+    the file protocol that rich asks for. `on_gone` is called once with the reason, by the thread whose write failed.
     """
 
-    def __init__(self, stream: TextIO, on_gone: Callable[[], None] | None = None) -> None:
+    def __init__(self, stream: TextIO, on_gone: Callable[[str], None] | None = None) -> None:
         """Write to `stream`, after what it has buffered so far."""
         self._stream = stream
         self._lock = threading.Lock()
@@ -43,10 +45,11 @@ class Outlet:
             try:
                 self._put(data)
                 return
-            except (OSError, ValueError):  # EPIPE, EIO, ENOSPC, "I/O operation on closed file"
+            except (OSError, ValueError) as error:  # EPIPE, EIO, ENOSPC, "I/O operation on closed file"
                 self.gone = True
+                why = reason(error) if isinstance(error, OSError) else str(error)
         if self._on_gone is not None:
-            self._on_gone()
+            self._on_gone(why)
 
     def _put(self, data: bytes) -> None:
         if self._fd is None:

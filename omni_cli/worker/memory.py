@@ -17,6 +17,7 @@ from omni_cli.errors import OutOfDeviceMemory
 from omni_cli.log import logger
 from omni_cli.platforms.base import Platform
 from omni_cli.request import GenerationRequest
+from omni_cli.transport.messages import STANDING
 from omni_cli.worker.calls import Call
 
 TILING_NOTE = "out of device memory: VAE tiling and slicing switched on"
@@ -46,6 +47,13 @@ class Ladder:
     def parts(self, call: Call, request: GenerationRequest) -> list[Call]:
         """`call` in parts that are not known to be too large; `request` is any of those that share it."""
         return _cut(call, self._fits.get(_size(request), len(call.samples)))
+
+    def in_force(self, request: GenerationRequest, whole: int) -> list[str]:
+        """Notes on the steps that were taken before and that bear on `request`, whose call would have `whole` samples."""
+        notes = [f"{STANDING}{note}" for note in self._taken]
+        if (fits := self._fits.get(_size(request), whole)) < whole:
+            notes.append(f"{STANDING}out of device memory: calls of this size have at most {fits} samples")
+        return notes
 
     def step_down(self, call: Call, request: GenerationRequest, reason: str) -> tuple[list[Call], str]:
         """What to run in place of `call`, which ran out of memory, and a note on what was changed.
@@ -79,6 +87,23 @@ class Ladder:
         if self._offloaded or self._device.type == "cpu" or importlib.util.find_spec("accelerate") is None:
             return False
         return _switch(self._pipeline, "enable_model_cpu_offload", device=self._device)
+
+
+class Notes:
+    """What is noted of each request of a call; a step that is told as taken is not told as still in force beside it."""
+
+    def __init__(self, requests: int) -> None:
+        self._notes: list[dict[str, None]] = [{} for _ in range(requests)]
+
+    def add(self, owners: Sequence[int], notes: Sequence[str]) -> None:
+        """Note all of `notes` for the requests with these numbers."""
+        for owner in owners:
+            told = self._notes[owner]
+            told.update(dict.fromkeys(note for note in notes if note.removeprefix(STANDING) not in told))
+
+    def of(self, request: int) -> tuple[str, ...]:
+        """The notes of one request, in the order in which they came."""
+        return tuple(self._notes[request])
 
 
 def _switch(thing: Any, name: str, **keywords: Any) -> bool:

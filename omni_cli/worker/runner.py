@@ -24,7 +24,7 @@ from omni_cli.worker.calls import Call, per_sample, plan
 from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, load
 from omni_cli.worker.memo import PromptMemo
-from omni_cli.worker.memory import Ladder
+from omni_cli.worker.memory import Ladder, Notes
 from omni_cli.worker.protocol import OnState, StepState
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
@@ -92,15 +92,18 @@ class DiffusersRunner:
         ladder = self._memory
         planned = [(call, requests[call.owners[0]].request) for call in plan(requests, self._model.card)]
         calls = deque((part, request) for call, request in planned for part in ladder.parts(call, request))
+        notes = Notes(len(requests))
+        for call, request in planned:
+            notes.add(call.owners, ladder.in_force(request, len(call.samples)))
         steps = Steps(len(calls), on_state, stop)
         medias: list[Media] = []
         owners: list[int] = []
-        notes: list[list[str]] = [[] for _ in requests]
         while calls:
             call, request = calls.popleft()
             steps.next_call()
             made = self._try(call, request, steps)
             if isinstance(made, Media):
+                notes.add(call.owners, ladder.in_force(request, len(call.samples)))
                 medias.append(made)
                 owners.extend(call.owners)
                 continue
@@ -108,12 +111,11 @@ class DiffusersRunner:
             parts, note = ladder.step_down(call, request, made)
             steps.again(len(parts))
             calls.extendleft((part, request) for part in reversed(parts))
-            for owner in dict.fromkeys(call.owners):
-                notes[owner].append(note)
+            notes.add(call.owners, [note])
         local = split(medias, owners, len(requests))
         return [
-            replace(media, notes=(*dict.fromkeys(told), *steps.notes), stopped_at=steps.stopped_at)
-            for media, told in zip(local, notes, strict=True)
+            replace(media, notes=(*notes.of(index), *steps.notes), stopped_at=steps.stopped_at)
+            for index, media in enumerate(local)
         ]
 
     def _try(self, call: Call, request: GenerationRequest, steps: Steps) -> Media | str:

@@ -8,7 +8,7 @@ from omni_cli.errors import ForwardError, MediaContractError, RequestCancelled
 from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, Note, OutputReady
 from omni_cli.executor.protocol import Handle
 from omni_cli.transport import messages as m
-from tests.executor.puppet import D2H, FORWARD, PATIENCE_S, PIXELS, Stage, error, planned
+from tests.executor.puppet import D2H, FORWARD, HEADER, PATIENCE_S, PIXELS, Stage, error, planned
 
 
 def pixels(handle: Handle) -> bytes:
@@ -201,6 +201,18 @@ def test_cancel_waiting_leaves_what_runs_and_what_is_computed(stage: Stage) -> N
         assert [pixels(handle) for handle in handles[:2]] == [PIXELS] * 2
         assert isinstance(handles[2].output_ready.exception(PATIENCE_S), RequestCancelled)
         assert handles[3].output_ready.cancelled()
+
+
+def test_people_are_told_once_of_what_rows_repeat(stage: Stage) -> None:
+    notes = ("something new", f"{m.STANDING}something old")
+    with stage.executor() as (executor, worker):
+        (handle,) = executor.submit(planned("a"))
+        call = worker.begin()
+        worker.compute(call)
+        output_id = f"{call.batch_id}/a"
+        worker.send(m.OutputReady(async_output_id=output_id, header=HEADER, inline=PIXELS, d2h=D2H, notes=notes))
+        assert handle.output_ready.result(PATIENCE_S).notes == notes
+    assert [event.text for event in stage.events if isinstance(event, Note)] == ["a: something new"]
 
 
 def test_held_calls_wait_in_the_books_and_go_on_in_their_order(stage: Stage) -> None:

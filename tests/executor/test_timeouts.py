@@ -14,24 +14,28 @@ from tests.executor.puppet import PATIENCE_S, PIXELS, Stage, planned
 def test_an_output_that_does_not_come_fails_its_request_and_the_log_has_the_books(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.ERROR, "omni_gen"), stage.executor(output_timeout=0.05) as (executor, worker):
+    with caplog.at_level(logging.WARNING, "omni_gen"), stage.executor(output_timeout=0.05) as (executor, worker):
         late = executor.submit(planned("a", "b"))
-        (running,) = executor.submit(planned("c"))
+        (running,), _, (waiting,) = (executor.submit(planned(id_)) for id_ in "cde")
         call = worker.begin()
-        worker.compute(call)
-        worker.output(call, "b")
         worker.begin()
+        worker.output(call, "b", slot=True)
+        assert bytes(late[1].output_ready.result(PATIENCE_S).buffer) == PIXELS
+        worker.compute(call)
         raised = late[0].output_ready.exception(PATIENCE_S)
         assert isinstance(raised, OutputTimeout)
         assert "no OUTPUT_READY within 0.05 s" in str(raised)
         assert raised.attempts == 1
         assert late[0].compute_done.done()
-        assert bytes(late[1].output_ready.result(PATIENCE_S).buffer) == PIXELS
         assert not running.output_ready.done()
+        assert not waiting.output_ready.done()
     assert re.search(
         rf"call {call.rpc_id}: computed for \d+\.\d s, worker 0: awaiting {call.batch_id}/a\n", caplog.text
     )
-    assert re.search(r"call \d+: (sent|running) for", caplog.text)
+    for state in ("running", "sent", "waiting"):
+        assert re.search(rf"call \d+: {state} for \d+\.\d s, worker (0|None): awaiting batch-\d+/\w\n", caplog.text)
+    held = rf"slot 1 read by {call.batch_id}/b for \d+\.\d s"
+    assert re.search(rf"worker 0 \(pid \d+\): ready, last heard of \d+\.\d s ago; {held}\n", caplog.text)
 
 
 def test_the_slot_of_an_output_that_comes_after_all_is_given_back(stage: Stage) -> None:
@@ -47,7 +51,7 @@ def test_the_slot_of_an_output_that_comes_after_all_is_given_back(stage: Stage) 
 def test_a_forward_that_takes_too_long_costs_its_worker_and_the_second_time_its_request(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.ERROR, "omni_gen"), stage.executor(forward_timeout=0.05) as (executor, worker):
+    with caplog.at_level(logging.WARNING, "omni_gen"), stage.executor(forward_timeout=0.05) as (executor, worker):
         (stuck,), (next_,) = executor.submit(planned("a")), executor.submit(planned("b"))
         worker.begin()
         heir = stage.next()

@@ -64,9 +64,9 @@ def flux_kontext() -> d.FluxKontextPipeline:
 
 
 def qwen_image_edit() -> d.QwenImageEditPipeline:
-    """Qwen-Image-Edit: the language model sees the picture too."""
+    """Qwen-Image-Edit: the language model sees the picture too. The pipeline blows it up to a megapixel for the VAE."""
     processor = picture_processor()
-    parts = images.qwen_image().components | {"processor": processor, "tokenizer": processor.tokenizer}
+    parts = images.qwen_image(vae_width=2).components | {"processor": processor, "tokenizer": processor.tokenizer}
     return d.QwenImageEditPipeline(**parts)
 
 

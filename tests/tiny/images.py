@@ -91,10 +91,10 @@ def flux() -> d.FluxPipeline:
     )
 
 
-def qwen_image() -> d.QwenImagePipeline:
+def qwen_image(vae_width: int = 8) -> d.QwenImagePipeline:
     """Qwen-Image: a language model as text encoder, a video VAE for one frame."""
     vae = d.AutoencoderKLQwenImage(
-        base_dim=8,
+        base_dim=vae_width,
         z_dim=4,
         dim_mult=[1, 1, 1, 1],
         num_res_blocks=1,

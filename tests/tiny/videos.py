@@ -32,6 +32,8 @@ def ltx_2() -> d.LTX2Pipeline:
         decoder_block_out_channels=(8, 16, 32),
         layers_per_block=(1, 1, 1, 1, 1),
         decoder_layers_per_block=(1, 1, 1, 1),
+        spatial_compression_ratio=32,
+        temporal_compression_ratio=8,
     )
     audio_vae = d.AutoencoderKLLTX2Audio(
         base_channels=8, ch_mult=(1, 2, 4), num_res_blocks=1, latent_channels=2, resolution=32, mel_bins=16

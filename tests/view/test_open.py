@@ -4,6 +4,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from omni_cli.request import Result
 from omni_cli.view import open_view
 from omni_cli.view.open import resolve
 from omni_cli.view.outlet import Outlet
+from tests.disks import fill, small_disk
 
 Finish = Callable[..., RequestFinished]
 STARTED = RunStarted(at=1, total=9, skipped=0, model="demo", output_dir="/data/out")
@@ -88,7 +90,20 @@ def test_reader_that_leaves_ends_the_printing_with_one_note_and_not_the_run(fini
         observe(STARTED)
         for n in range(50):
             observe(finish(f"r{n}", 2))
-    assert stream.getvalue().count("stdout was closed") == 1
+    assert stream.getvalue().count("stdout cannot be written any more: Broken pipe (EPIPE); printing stops") == 1
+
+
+def test_a_full_disk_under_stdout_ends_the_printing_with_its_reason(finish: Finish, tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with small_disk(tmp_path / "disk") as disk:
+        stdout = (disk / "paths.txt").open("w")
+        fill(disk)
+        with open_view("plain", stream=stream, stdout=stdout, environ={}, data="json") as observe:
+            observe(STARTED)
+            for n in range(50):
+                observe(finish(f"r{n}", 2))
+        stdout.close()
+    assert stream.getvalue().count("stdout cannot be written any more: No space left on device (ENOSPC)") == 1
 
 
 def test_reader_that_does_not_read_holds_up_nobody(finish: Finish) -> None:

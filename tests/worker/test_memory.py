@@ -14,6 +14,7 @@ import torch
 from omni_cli.errors import ForwardError, OutOfDeviceMemory
 from omni_cli.platforms.cpu import CpuPlatform
 from omni_cli.request import GenerationRequest
+from omni_cli.transport.messages import STANDING
 from omni_cli.worker.calls import Call, Sample
 from omni_cli.worker.memory import OFFLOAD_NOTE, TILING_NOTE, Ladder
 from omni_cli.worker.runner import DiffusersRunner
@@ -95,9 +96,12 @@ def test_what_fits_is_remembered_for_that_size_and_no_other(runner: DiffusersRun
     scarce.most = 2
     run(runner, *batch())
     scarce.seen = []
-    assert [media.notes for media in run(runner, *batch())] == [(), ()]
+    told = f"{STANDING}out of device memory: calls of this size have at most 2 samples"
+    assert [media.notes for media in run(runner, *batch())] == [(told,), (told,)]
     assert max(scarce.seen) == 2, "nothing was tried in vain"
     scarce.most, scarce.seen = 100, []
+    assert run(runner, planned((1, 2), 0, **FIELDS))[0].notes == (), "it was a call of two in any case"
+    scarce.seen = []
     run(runner, planned((1, 2, 3), 0, **{**FIELDS, "height": 16}))
     assert set(scarce.seen) == {3}
 
@@ -117,7 +121,7 @@ def test_one_sample_that_does_not_fit_is_decoded_in_tiles_from_then_on(runner: D
     vae = runner._model.pipeline.vae
     assert (vae.use_tiling, vae.use_slicing) == (True, True)
     assert np.abs(levels(media).astype(int) - whole.astype(int)).max() <= 1
-    assert run(runner, request)[0].notes == (), "the step was taken once"
+    assert run(runner, request)[0].notes == (STANDING + TILING_NOTE,), "the step was taken once, and every row says so"
 
 
 def test_a_batch_is_halved_before_the_decoder_is_changed_and_a_note_goes_to_those_it_concerns(
@@ -126,7 +130,7 @@ def test_a_batch_is_halved_before_the_decoder_is_changed_and_a_note_goes_to_thos
     scarce.decodes_untiled = False
     first, second = run(runner, *[planned((n,), n, **FIELDS) for n in (1, 2)])
     halved = "out of device memory: a call of 2 samples was halved"
-    assert (first.notes, second.notes) == ((halved, TILING_NOTE), (halved,))
+    assert (first.notes, second.notes) == ((halved, TILING_NOTE), (halved, STANDING + TILING_NOTE))
 
 
 def test_when_nothing_helps_the_request_fails_with_advice_and_the_next_one_is_made(
