@@ -72,9 +72,13 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model, and how it is loaded. `model`: "demo", a folder, a hub id, or a `.safetensors` file."""
+    """Which model, and how it is loaded. `model`: "demo", a folder, a hub id, or a `.safetensors` file.
+
+    `name` is what requests call it, where `model` is a path made from that name; None where nobody but `model` names it.
+    """
 
     model: str = "demo"
+    name: str | None = None
     revision: str | None = None
     variant: str | None = None
     dtype: str = "auto"
@@ -83,6 +87,15 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     config: str | None = None
     trust_remote_code: bool = False
     tuning: Tuning = Tuning()
+
+    @property
+    def title(self) -> str:
+        """The model as the user named it: the id of rows and fingerprints, the same wherever the files lie."""
+        return self.name or self.model
+
+    def __hash__(self) -> int:
+        """Of what tells models apart; the tuning holds mappings, which have no hash."""
+        return hash((self.model, self.name, self.revision, self.dtype))
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +162,11 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one run. `defaults` are the values of flags for requests that do not say; `seed` is the base seed."""
+    """Everything about one run. `defaults` are the values of flags for requests that do not say; `seed` is the base seed.
+
+    `lookahead` is how many requests may be held back so that those of one model, adapters and shape come together; 0 keeps the
+    file's order.
+    """
 
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
@@ -159,6 +176,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     shard: tuple[int, int] | None = None
     fail_fast: bool = False
+    lookahead: int = 1000
 
 
 def check_engine(engine: EngineConfig) -> None:

@@ -18,6 +18,7 @@
     │   ├── WriteError                1   encoding or placing the file failed
     │   │   └── StorageFault          1   the disk is at fault, not the request: it may pass
     │   ├── OutputTimeout             1   no output within the output wait
+    │   ├── ModelUnavailable          1   the request's own model could not be loaded; those of other models go on
     │   └── RequestCancelled          1   cancelled before it finished
     └── Interrupted                 130   stopped by the user
 
@@ -152,6 +153,12 @@ class OutputTimeout(RequestError):
     """OUTPUT_READY did not arrive within the output wait."""
 
     kind = "output_timeout"
+
+
+class ModelUnavailable(RequestError):
+    """The model that the request names could not be loaded, after another one was."""
+
+    kind = "model_load_failed"
 
 
 class RequestCancelled(RequestError):

@@ -46,6 +46,12 @@ class ModelReady(Event, frozen=True, kw_only=True, tag="model_ready"):
     seconds: float
 
 
+class ModelSwitched(Event, frozen=True, kw_only=True, tag="model_switched"):
+    """Every worker has finished what it had in hand and loads `model`, in place of the one before."""
+
+    model: str
+
+
 class ForwardStarted(Event, frozen=True, kw_only=True, tag="forward_started"):
     """The worker took these requests off its inbox."""
 
@@ -145,6 +151,7 @@ AnyEvent = (
     RunStarted
     | ModelLoading
     | ModelReady
+    | ModelSwitched
     | ForwardStarted
     | ForwardStep
     | PreviewWritten

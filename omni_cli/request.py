@@ -28,10 +28,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     Sizes are pixels, `fps` frames per second, `seed` the seed of the first output. `extra` holds any other keyword of the
     pipeline's `__call__`. `image`, `last_image`, `mask`, `video` are paths of input files. `output` is the wanted file
-    name inside the output folder, `format` the name of a writer ("png", "mp4", ...).
+    name inside the output folder, `format` the name of a writer ("png", "mp4", ...). `model` names another model than the
+    run's own: "demo", a folder, a hub id, or a `.safetensors` file.
     """
 
     id: str | None = None
+    model: str | None = None
     prompt: str | None = None
     negative_prompt: str | None = None
     seed: int | None = None

@@ -67,7 +67,7 @@ class OmniGen:
     def __enter__(self) -> Self:
         """Hold the output folder and start loading the model. Raises OutputFolderError."""
         self._session.hold()
-        self._session.start()
+        self._session.begin()
         return self
 
     def __exit__(

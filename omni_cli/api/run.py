@@ -1,15 +1,14 @@
-"""A whole run: check every row, load the model meanwhile, render what is missing, say how it went."""
+"""A whole run: check every row, find out about its models meanwhile, render what is missing, say how it went."""
 
 import time
 from dataclasses import dataclass
 
 from omni_cli.api.session import Session
-from omni_cli.errors import EngineError, Interrupted, OmniGenError
+from omni_cli.errors import EngineError, Interrupted, ModelLoadError, OmniGenError, Problem, PromptFileError
 from omni_cli.events import RunFinished, RunStarted
 from omni_cli.journal import check_folder
-from omni_cli.models.cards import Card
-from omni_cli.planner import Planner
-from omni_cli.planner.check_file import check_file, known_card
+from omni_cli.planner import Models, Planner
+from omni_cli.planner.check_file import check_file, from_here
 from omni_cli.planner.room import check_room
 from omni_cli.planner.source import Rows, Source
 
@@ -41,20 +40,13 @@ def run_file(session: Session, source: Source) -> int:
     tally, code, reason = Tally(), EngineError.exit_code, None
     try:
         check_folder(session.config.output.output_dir)
-        tally.total = check_file(session.config, source, _starting_late(session, source.rows()))
-        session.hold()
-        _check_room(session, source, known_card(session.config))
-        loaded = session.load()
-        # A card that was not known before loading: the rows are checked against it now, still before any forward.
-        if known_card(session.config) is None:
-            tally.total = Planner(session.config, loaded.card, base=source.base).check_all(source.rows())
-            _check_room(session, source, loaded.card)
+        models = judge(session, source, tally)
         session.observe(
             RunStarted(
                 at=time.monotonic(),
                 total=tally.total,
                 skipped=0,
-                model=session.config.model.model,
+                model=", ".join(models),
                 output_dir=session.config.output.output_dir,
             )
         )
@@ -71,21 +63,55 @@ def run_file(session: Session, source: Source) -> int:
     return code
 
 
-def _starting_late(session: Session, rows: Rows) -> Rows:
-    """`rows`; once they have taken a while, the model starts to load beside them. Raises Interrupted at a stop."""
+def judge(session: Session, source: Source, tally: Tally, *, hold: bool = True) -> list[str]:
+    """The models that the requests of `source` need; `tally` learns how many are this run's. The folder is held from then on.
+
+    First by what is known without an engine, then by what the engine says of each model. A single model begins to load; of
+    several, each is loaded when the first of its requests is due. Raises PromptFileError with all problems.
+    """
+    config = session.config
+    here = Models(config.model, source.base, from_here(config))
+    tally.total = check_file(config, source, here, _starting_late(session, here, source.rows()))
+    if hold:
+        session.hold()
+        _check_room(session, source, here)
+    needed = {key: here.config(key) for key in here.first}
+    if hold and len(needed) == 1:
+        session.begin(*needed.values())
+    engine = session.models(source.base)
+    problems: list[Problem] = []
+    for key, first in here.first.items():
+        try:
+            engine.facts(engine.key(key))
+        except ModelLoadError as error:
+            if key is None:
+                raise
+            problems.append(here.problem(key, first, error))
+    if problems:
+        raise PromptFileError(problems)
+    # Cards that were not known before: the rows are checked against them now, still before any forward.
+    if any(here.facts(key).card is None for key in needed):
+        tally.total = Planner(config, engine, source.base).check_all(source.rows())
+        if hold:
+            _check_room(session, source, engine)
+    return [model.title for model in needed.values()]
+
+
+def _starting_late(session: Session, models: Models, rows: Rows) -> Rows:
+    """`rows`; once they have taken a while, the engine starts beside them. Raises Interrupted at a stop."""
     start = time.monotonic()
     for row in rows:
         if session.stop.requested:
             raise Interrupted("stopped while the prompts were checked; nothing was rendered")
         if not session.started and time.monotonic() - start > CHECK_ALONE_S:
-            session.start()
+            session.start(models.config(next(iter(models.first), None)))
         yield row
 
 
-def _check_room(session: Session, source: Source, card: Card | None) -> None:
-    """Ask whether the disk can hold what is not there yet, as soon as the card tells the sizes. Raises OutputFolderError."""
-    if card is not None and session.config.output.disk_check:
-        room = Planner(session.config, card, base=source.base).room(source.rows(), session.journal.has_done)
+def _check_room(session: Session, source: Source, models: Models) -> None:
+    """Ask whether the disk can hold what is not there yet, once cards tell the sizes. Raises OutputFolderError."""
+    if session.config.output.disk_check and all(models.facts(key).card is not None for key in models.first):
+        room = Planner(session.config, models, source.base).room(source.rows(), session.journal.has_done)
         check_room(room, session.config.output)
 
 

@@ -1,6 +1,7 @@
 """One run over one output folder: everything that must be given back, opened in order and closed in reverse.
 
-journal (folder held) ─> executor (processes start) ─> model loaded ─> planner ─> desk (writers) ─> render
+journal (folder held) ─> executor (processes start) ─> models identified ─> planner ─> desk (writers) ─> render
+                                                            └─ loaded when the first of their requests is due
 """
 
 import os
@@ -11,24 +12,26 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from msgspec import structs
 
 from omni_cli.api.stream import Stream
 from omni_cli.batch import Desk, Sizes, Stop, Storage, render
-from omni_cli.config import RunConfig
+from omni_cli.config import ModelConfig, RunConfig
 from omni_cli.errors import Interrupted
 from omni_cli.events import AnyEvent, Note, Observer
 from omni_cli.executor import make_executor
-from omni_cli.executor.protocol import Executor
+from omni_cli.executor.protocol import Executor, Loading
 from omni_cli.executor.steering import Steering
 from omni_cli.journal import Journal
-from omni_cli.planner import Planner, batches
+from omni_cli.planner import Facts, Models, Planner, batches, grouped
 from omni_cli.request import PlannedRequest, Result
 from omni_cli.trace import Timeline
 from omni_cli.transport.messages import Loaded
 from omni_cli.writers import sweep
+
+T = TypeVar("T")
 
 
 class Session(AbstractContextManager["Session"]):
@@ -41,7 +44,9 @@ class Session(AbstractContextManager["Session"]):
         self._show = observer
         self._stack = ExitStack()
         self._executor: Executor | None = None
-        self._loaded: Loaded | None = None
+        self._known: dict[ModelConfig, Loaded] = {}
+        self._loading: dict[ModelConfig, Loading] = {}
+        self._models: Models | None = None
         self._streams: set[Stream] = set()
         self.stop = Stop()
         self.skipped = 0
@@ -68,34 +73,68 @@ class Session(AbstractContextManager["Session"]):
         self.timeline(event)
         self._show(event)
 
-    def start(self) -> None:
-        """Start the worker processes and the loading of the model; returns at once."""
+    def start(self, likely: ModelConfig | None = None) -> None:
+        """Start the worker processes; returns at once. To be asked of the `likely` model makes them import all they need."""
         if self._executor is None:
             self._executor = self._stack.enter_context(make_executor(self.config.engine, self.observe))
-            self._loading = self._executor.load(self.config.model)
+            if likely is not None:
+                self._executor.identify(likely)
 
-    def load(self) -> Loaded:
-        """The model's facts; waits until they are known, which may be before it is ready for its first forward.
+    def begin(self, model: ModelConfig | None = None) -> None:
+        """Start the worker processes and the loading of `model` (None: the run's own); returns at once."""
+        model = model or self.config.model
+        if model not in self._loading:
+            self._loading[model] = self.executor.load(model)
+
+    def load(self, model: ModelConfig | None = None) -> Loaded:
+        """The facts of `model`, which is loaded now; waits until they are known, which may be before its first forward can run.
 
         Raises ModelLoadError or WorkerDied, or Interrupted if a stop comes first.
         """
-        if self._loaded is None:
-            self.start()
-            arrived: queue.SimpleQueue[Future[Loaded] | None] = queue.SimpleQueue()
-            self._loading.identified.add_done_callback(arrived.put)
-            with self.stop.waking(lambda: arrived.put(None)), self.stop.waking(self.executor.wake):
-                self.executor.drive(lambda: not arrived.empty())
-                future = arrived.get()
-            if future is None:
-                raise Interrupted("stopped while the model was loading; nothing was rendered")
-            self._loaded = future.result()
-        return self._loaded
+        model = model or self.config.model
+        self.begin(model)
+        if model not in self._known:
+            self._known[model] = self._wait(self._loading[model].identified)
+        return self._known[model]
 
     def ready(self) -> Loaded:
-        """The model's facts, once every worker is ready for its first forward. Raises as `load` does."""
+        """The facts of the run's own model, once every worker is ready for its first forward. Raises as `load` does."""
         self.load()
-        self.executor.drive(self._loading.loaded.done)
-        return self._loading.loaded.result()
+        loaded = self._loading[self.config.model].loaded
+        self.executor.drive(loaded.done)
+        return loaded.result()
+
+    def identify(self, model: ModelConfig) -> Loaded | None:
+        """The facts of `model`, without its weights; None if only loading tells them. Raises as `load` does."""
+        if model in self._loading:
+            return self.load(model)
+        if model not in self._known:
+            facts = self._wait(self.executor.identify(model))
+            if facts is None:
+                return None
+            self._known[model] = facts
+        return self._known[model]
+
+    def models(self, base: Path = Path()) -> Models:
+        """The models of the run, of which the engine is asked; one whose facts only loading tells is loaded for them."""
+        if self._models is None:
+            self._models = Models(self.config.model, base, self._look)
+        return self._models
+
+    def _look(self, model: ModelConfig) -> Facts:
+        loaded = self.identify(model) or self.load(model)
+        return Facts(loaded.card, loaded.info, loaded.versions)
+
+    def _wait(self, future: "Future[T]") -> T:
+        """The result of a future of the engine; Interrupted if a stop comes first."""
+        arrived: queue.SimpleQueue[Future[T] | None] = queue.SimpleQueue()
+        future.add_done_callback(arrived.put)
+        with self.stop.waking(lambda: arrived.put(None)), self.stop.waking(self.executor.wake):
+            self.executor.drive(lambda: not arrived.empty())
+            done = arrived.get()
+        if done is None:
+            raise Interrupted("stopped while the model was loading; nothing was rendered")
+        return done.result()
 
     @property
     def started(self) -> bool:
@@ -119,33 +158,38 @@ class Session(AbstractContextManager["Session"]):
 
     def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
         """Render what is missing and yield rows in completion order."""
-        on_cpu = self.load().device == "cpu"
+        on_cpu = self._on_cpu()
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
         with self._desk(writers) as desk:
-            calls = batches(self.missing(planned), sizes.size, sizes.look_ahead)
-            yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch)
+            ordered = grouped(self.missing(planned), self.config.lookahead)
+            calls = batches(ordered, sizes.size, sizes.look_ahead)
+            model_of = self.models().model_of
+            yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch, model_of)
 
     def stream(self, planned: PlannedRequest, *, latents: bool) -> Stream:
         """Render one request step by step, done before or not; `latents`: each step brings them."""
         steering = Steering(paced=True, latents=latents)
         desk = self._desk(writers=1)
-        (handle,) = self.executor.submit([planned], steering)
+        (handle,) = self.executor.submit([planned], steering, self.models().model_of(planned.request))
         desk.expect(handle)
         stream = Stream(self.executor, desk, handle, steering, self._streams.discard)
         self._streams.add(stream)
         return stream
 
+    def _on_cpu(self) -> bool:
+        """True if the forward needs the same cores as the encoders. All models of a run get the same device."""
+        return (next(iter(self._known.values()), None) or self.load()).device == "cpu"
+
     def _desk(self, writers: int) -> Desk:
-        loaded = self.load()
         output = structs.replace(self.config.output, encoder_timeout=self.config.engine.output_timeout)
         return Desk(
             output,
-            loaded.info,
+            self.models().info_of,
             self.journal.append,
             self.observe,
             writers=writers,
-            background=loaded.device == "cpu",
+            background=self._on_cpu(),
             storage=self._storage(),
         )
 
@@ -160,9 +204,8 @@ class Session(AbstractContextManager["Session"]):
         )
 
     def planner(self, base: Path = Path()) -> Planner:
-        """A fresh planner for the loaded model; relative input paths start at `base`."""
-        loaded = self.load()
-        return Planner(self.config, loaded.card, loaded.info, loaded.versions, base)
+        """A fresh planner that asks the engine about models; relative input paths, and paths of models, start at `base`."""
+        return Planner(self.config, self.models(base), base)
 
     def kill(self) -> None:
         """End the worker processes at once; safe in a signal handler."""

@@ -25,7 +25,17 @@ from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, Request
 from omni_cli.events import EncodeDone, EncodeStarted, Note, Observer, RequestFinished
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.log import logger
-from omni_cli.request import ErrorInfo, Interval, ModelInfo, OutputFile, PlannedRequest, Result, Status, Timings
+from omni_cli.request import (
+    ErrorInfo,
+    GenerationRequest,
+    Interval,
+    ModelInfo,
+    OutputFile,
+    PlannedRequest,
+    Result,
+    Status,
+    Timings,
+)
 from omni_cli.writers import Frames, Metadata, Written, samples, write_output
 
 Ended = Result | OmniGenError
@@ -40,7 +50,7 @@ class Desk:
     def __init__(
         self,
         config: OutputConfig,
-        model: ModelInfo,
+        model_of: Callable[[GenerationRequest], ModelInfo],
         append: Callable[[Result], None],
         observer: Observer,
         *,
@@ -48,13 +58,14 @@ class Desk:
         background: bool = False,
         storage: Storage | None = None,
     ) -> None:
-        """`append` journals a row. `background`: encode at lower priority, where the forward needs the same cores.
+        """`model_of` tells which model renders a request, `append` journals a row. `background`: encode at lower priority,
+        where the forward needs the same cores.
 
         `storage` has the last word on what becomes of a file or a row that the disk does not take.
         """
         self._config = config
         self._root = Path(config.output_dir)
-        self._model = model
+        self._model_of = model_of
         self._append = append
         self._observe = observer
         self.storage = storage or Storage(self._root, config.disk_wait, note=self.note)
@@ -162,7 +173,7 @@ class Desk:
             format=planned.request.format or "",
             fps=planned.request.fps,
             options=self._config,
-            metadata=Metadata.of(planned, self._model, index) if self._config.metadata else None,
+            metadata=Metadata.of(planned, self._model_of(planned.request), index) if self._config.metadata else None,
         )
 
     def _failed(self, planned: PlannedRequest, error: RequestError, output: Output | None = None) -> Result:
@@ -193,7 +204,7 @@ class Desk:
             seeds=planned.seeds,
             request=planned.request,
             fingerprint=planned.fingerprint,
-            model=self._model,
+            model=self._model_of(planned.request),
             timings=timings,
             attempts=attempts,
             error=error,

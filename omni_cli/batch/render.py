@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from omni_cli.batch.desk import Desk
 from omni_cli.batch.stop import Stop
+from omni_cli.config import ModelConfig
 from omni_cli.errors import EngineError, OmniGenError, StorageLost
 from omni_cli.executor.protocol import Executor, Handle
-from omni_cli.request import PlannedRequest, Result
+from omni_cli.request import GenerationRequest, PlannedRequest, Result
 
 STOPPING = "stopping: no new forwards, finishing what is computed; Ctrl-C again stops at once"
 
@@ -18,8 +19,9 @@ def render(
     stop: Stop,
     window: int | Callable[[], int],
     watch: Callable[[Sequence[PlannedRequest], Sequence[Handle]], None] | None = None,
+    model_of: Callable[[GenerationRequest], ModelConfig] | None = None,
 ) -> Iterator[Result]:
-    """Render `calls`, each one pipeline call, and yield every request's row as it ends, in completion order.
+    """Render `calls`, each one pipeline call of one model (the loaded one without `model_of`), and yield every request's row as it ends, in completion order.
 
     At most `window` requests are open at a time (one call may always be), so memory does not grow with their number; the number
     may change while it goes on. `watch` sees every call as it is submitted. After
@@ -27,7 +29,7 @@ def render(
     completed. While nothing can be stored, nothing is submitted. If the engine dies, what can still be finished is, and then its error is raised. If the caller leaves the loop, or
     `calls` raises, it ends as after a stop, without the rows being seen.
     """
-    walk = _Walk(executor, desk, stop, window if callable(window) else lambda: window)
+    walk = _Walk(executor, desk, stop, window if callable(window) else lambda: window, model_of or (lambda _: None))
     with stop.waking(lambda: desk.ended.put(None)):
         try:
             for call in calls:
@@ -48,11 +50,19 @@ def render(
 class _Walk:
     """The open requests of one run."""
 
-    def __init__(self, executor: Executor, desk: Desk, stop: Stop, window: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        desk: Desk,
+        stop: Stop,
+        window: Callable[[], int],
+        model_of: Callable[[GenerationRequest], ModelConfig | None],
+    ) -> None:
         self._executor = executor
         self._desk = desk
         self._stop = stop
         self._window = window
+        self._model_of = model_of
         self._open = 0
         self._handles: list[Handle] = []  # those of open requests, and of some that are being written
         self.fatal: OmniGenError | None = None
@@ -65,7 +75,7 @@ class _Walk:
     def submit(self, call: Sequence[PlannedRequest]) -> Sequence[Handle]:
         """Hand a call to the executor and its requests to the desk."""
         try:
-            handles = self._executor.submit(call)
+            handles = self._executor.submit(call, model=self._model_of(call[0].request))
         except EngineError as error:
             self.fatal = error
             return ()

@@ -19,13 +19,13 @@ from diffusers.utils import export_to_gif, export_to_video
 from omni_cli.bench.plain_arm import PlainDone, PlainModel, PlainReady, PlainRound
 from omni_cli.config import ModelConfig
 from omni_cli.models.cards import Card
+from omni_cli.models.source import Form, locate
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.worker.calls import keywords
 from omni_cli.worker.loader.hub import download
 from omni_cli.worker.loader.place import place
 from omni_cli.worker.loader.quiet import quiet
 from omni_cli.worker.loader.single_file import load_file
-from omni_cli.worker.loader.source import Form, locate
 
 _PICTURES = ("png", "jpeg", "webp", "gif")
 

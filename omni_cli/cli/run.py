@@ -42,6 +42,7 @@ def run(
     stream: e.Stream = False,
     preview_every: e.PreviewEvery = 0,
     batch_size: e.BatchSize = "1",
+    lookahead: e.Lookahead = 1000,
     workers: e.Workers = 1,
     executor: e.ExecutorOption = e.Executor.LOCAL,
     device_postprocess: e.DevicePostprocess = None,

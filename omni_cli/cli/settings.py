@@ -54,7 +54,8 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
     check_engine(checked)
     if given["keep_previews"] and not checked.preview_every:
         raise UsageError("--keep-previews keeps nothing without --preview-every K (or --stream)")
-    fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name != "seed"}
+    apart = ("seed", "model")  # the run's own, not defaults of fields
+    fields = {name: given[name] for name in GenerationRequest.__struct_fields__ if name in given and name not in apart}
     fields["lora"] = adapters(given["lora"])
     return RunConfig(
         model=msgspec.convert(model, ModelConfig),
@@ -65,6 +66,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
         limit=given["limit"],
         shard=shard(given["shard_"]),
         fail_fast=given["fail_fast"],
+        lookahead=given["lookahead"],
     )
 
 

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+from omni_cli.config import ModelConfig
 from omni_cli.errors import OmniGenError
 from omni_cli.executor.call import Call, Entry, GivenUp, Sending, State
 from omni_cli.executor.protocol import Handle
@@ -40,8 +41,13 @@ class Books:
         self._by_output: dict[str, Call] = {}
         self.ended: OmniGenError | None = None
 
-    def add(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
-        """A new call, waiting, to be led by `steering` if there is one. Output ids are `{batch_id}/{request_id}`. Raises the reason once the books are closed."""
+    def add(
+        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
+    ) -> tuple[Handle, ...]:
+        """A new call, waiting, that needs `model`, to be led by `steering` if there is one. Output ids are `{batch_id}/{request_id}`.
+
+        Raises the reason once the books are closed.
+        """
         rpc_id, now = self._new_id(), self._clock()
         batch_id = f"batch-{rpc_id}"
         entries = {f"{batch_id}/{r.id}": Entry(Handle(r, f"{batch_id}/{r.id}"), now) for r in requests}
@@ -50,12 +56,13 @@ class Books:
         with self._lock:
             if self.ended is not None:
                 raise self.ended
-            self._queue(Call(rpc_id, batch_id, entries, now, steering=steering))
+            self._queue(Call(rpc_id, batch_id, entries, now, model, steering=steering))
         return tuple(entry.handle for entry in entries.values())
 
-    def take_next(self, workers: Iterable[int]) -> Sending | None:
+    def take_next(self, workers: Iterable[int], loaded: ModelConfig | None = None) -> Sending | None:
         """The next call for the least loaded of `workers` that has room; None if there is no call or no room.
 
+        Calls go in order: none is taken while the first one needs another model than `loaded` (see `wanted`).
         A request's future leaves the cancellable state here; requests that were cancelled before are left out.
         """
         with self._lock:
@@ -64,7 +71,7 @@ class Books:
                 if call.worker in load and call.state is not State.COMPUTED:
                     load[call.worker] += 1
             worker = min(load, key=load.__getitem__, default=None)
-            if worker is None or load[worker] >= self._depth or not self._waiting:
+            if worker is None or load[worker] >= self._depth or not self._waiting or self._other_model(loaded):
                 return None
             rpc_id, call = self._waiting.popitem(last=False)
             gone = [output_id for output_id, entry in call.entries.items() if not claim(entry.handle)]
@@ -75,6 +82,11 @@ class Books:
             call.worker = worker
             call.enter(State.SENT, self._clock())
             return Sending(worker, _message(call), cancelled)
+
+    def wanted(self, loaded: ModelConfig | None) -> ModelConfig | None:
+        """The model that the next call needs in place of `loaded`, once nothing of what was sent is left; else None."""
+        with self._lock:
+            return None if self._sent else self._other_model(loaded)
 
     def started(self, rpc_id: int, forward_timeout: float | None = None) -> tuple[str, ...]:
         """The worker's main thread took the call: the ids of its requests."""
@@ -162,6 +174,12 @@ class Books:
             calls = [*self._waiting.values(), *(c for c in self._sent.values() if c.state is State.SENT)]
             return self._give_up([(call, output_id) for call in calls for output_id in call.entries])
 
+    def give_up_model(self, model: ModelConfig) -> GivenUp:
+        """Every waiting request that needs `model` leaves the books."""
+        with self._lock:
+            calls = [call for call in self._waiting.values() if call.model == model]
+            return self._give_up([(call, output_id) for call in calls for output_id in call.entries])
+
     def worker_died(self, worker: int) -> tuple[Entry, ...]:
         """Requeue what the worker held, in order and in front; return the requests that are hopeless by now.
 
@@ -182,7 +200,9 @@ class Books:
                 alive = {output_id: entry for output_id, entry in entries.items() if not entry.hopeless}
                 for group in [{o: e} for o, e in reversed(alive.items())] if was_running else [alive]:
                     if group:
-                        again = Call(self._new_id(), call.batch_id, group, self._clock(), steering=call.steering)
+                        again = Call(
+                            self._new_id(), call.batch_id, group, self._clock(), call.model, steering=call.steering
+                        )
                         self._queue(again, front=True)
             return tuple(hopeless)
 
@@ -227,6 +247,11 @@ class Books:
             ]
 
     # ── under the lock ──
+
+    def _other_model(self, loaded: ModelConfig | None) -> ModelConfig | None:
+        """What the next call needs, if that is not `loaded`."""
+        model = next((call.model for call in self._waiting.values()), None)
+        return None if model == loaded else model
 
     def _queue(self, call: Call, *, front: bool = False) -> None:
         self._waiting[call.rpc_id] = call

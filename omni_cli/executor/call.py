@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from omni_cli.config import ModelConfig
 from omni_cli.executor.protocol import Handle
 from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval
@@ -44,13 +45,15 @@ class Entry:
 class Call:
     """One pipeline call: the requests that travel together. `entries` (by output id) shrinks as their outputs arrive.
 
-    `steering` leads it step by step; without it the call runs at one go. `left` is what a hold leaves of its time, in seconds.
+    `model` is what must be loaded for it; None for whatever is. `steering` leads it step by step; without it the call runs at
+    one go. `left` is what a hold leaves of its time, in seconds.
     """
 
     rpc_id: int
     batch_id: str
     entries: dict[str, Entry]
     since: float
+    model: ModelConfig | None = None
     state: State = State.WAITING
     worker: int | None = None
     deadline: float | None = None

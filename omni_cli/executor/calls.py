@@ -4,15 +4,16 @@
     Started, Step, ComputeDone, OutputReady ──> books ──> futures   the pump's thread
     StepOutput ──> books: time stands still ──> steering ── Proceed ──> worker   the pump's thread, or whoever decides
 
-A worker always has the next call in its inbox while one runs, so no round trip stands between two forwards.
+A worker always has the next call in its inbox while one runs, so no round trip stands between two forwards. When the next call
+needs another model, nothing more is sent until every output of what was sent has come; then all workers load it.
 """
 
 import time
 from collections.abc import Callable, Sequence
 
-from omni_cli.config import EngineConfig
-from omni_cli.errors import OmniGenError, OutputTimeout
-from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, Note, Observer, OutputReady
+from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.errors import ModelUnavailable, OmniGenError, OutputTimeout
+from omni_cli.events import ForwardDone, ForwardStarted, ForwardStep, ModelSwitched, Note, Observer, OutputReady
 from omni_cli.executor.books import Books
 from omni_cli.executor.call import Entry, GivenUp
 from omni_cli.executor.crew import Crew
@@ -42,15 +43,20 @@ class Calls:
         self._observe = observe
         self._held = False
         self._on_preview = on_preview
+        self._refused: dict[ModelConfig, OmniGenError] = {}
         self.books = Books(INBOX_DEPTH, new_id)
 
     # ── what callers ask ──
 
-    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
-        """Queue one call. Raises the reason once the executor has ended."""
+    def submit(
+        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
+    ) -> tuple[Handle, ...]:
+        """Queue one call, for `model`. Raises the reason once the executor has ended."""
         if steering is None and self._engine.step_execution:
             steering = Steering()
-        handles = self.books.add(requests, steering)
+        handles = self.books.add(requests, steering, model)
+        if model in self._refused:
+            self._fail_for_lack_of(model)
         self.dispatch()
         return handles
 
@@ -73,15 +79,32 @@ class Calls:
         self._settle_given_up(self.books.give_up_held())
 
     def dispatch(self) -> None:
-        """Send as many waiting calls as the workers' inboxes have room for; none while calls are held."""
+        """Send as many waiting calls as the workers' inboxes have room for; let them load what the next one needs.
+
+        Nothing of either while calls are held.
+        """
         cancelled: list[Handle] = []
         with self._crew.lock:
-            while not self._held and (step := self.books.take_next(self._crew.ready())) is not None:
+            while not self._held and (step := self.books.take_next(self._crew.ready(), self._crew.model)) is not None:
                 cancelled += step.cancelled
                 if step.message is not None:
                     self._crew.send(step.worker, step.message)
+            wanted = None if self._held else self.books.wanted(self._crew.model)
+            switched = wanted is not None and self._crew.has_model
+            if wanted is not None:
+                self._crew.load(wanted)
         for handle in cancelled:
             withdraw(handle.compute_done)
+        if switched and wanted is not None:
+            self._observe(ModelSwitched(at=time.monotonic(), model=wanted.title))
+
+    def refuse(self, model: ModelConfig, reason: OmniGenError) -> None:
+        """`model` cannot be loaded: the requests that need it fail, now and later; the next ones get theirs."""
+        self._refused[model] = reason
+        with self._crew.lock:
+            self._crew.model = None
+        self._fail_for_lack_of(model)
+        self.dispatch()
 
     def end(self, reason: OmniGenError) -> None:
         """No more calls: everything that waits is told why."""
@@ -152,6 +175,7 @@ class Calls:
             fail(entry.handle, request_error(message.error, entry.attempts))
         else:
             self._deliver(link, entry, message, buffer, release)
+        self.dispatch()  # the last output before another model
         return True
 
     def on_lost(self, link: Link, ending: str, tail: str) -> None:
@@ -174,6 +198,7 @@ class Calls:
         for entry in self.books.take_late(now):
             waited = f"no OUTPUT_READY within {self._engine.output_timeout:g} s of COMPUTE_DONE"
             fail(entry.handle, OutputTimeout(f"{waited}; the log has the executor's books", entry.attempts))
+        self.dispatch()
 
     # ── inside ──
 
@@ -190,7 +215,14 @@ class Calls:
                 self._crew.send(worker, m.Cancel(rpc_id=rpc_id))
         for entry in given_up.entries:
             cancel(entry.handle)
+        self.dispatch()
         self._crew.wake()  # whoever drives may have waited for just these
+
+    def _fail_for_lack_of(self, model: ModelConfig) -> None:
+        for entry in self.books.give_up_model(model).entries:
+            error = ModelUnavailable(str(self._refused[model]))
+            error.__cause__ = self._refused[model]
+            fail(entry.handle, error)
 
     def _deliver(self, link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> None:
         output = make_output(link, entry, message, buffer, release)

@@ -35,7 +35,7 @@ class Crew:
         self.rpcs = Rpcs(new_id)
         self._engine = engine
         self._command = command
-        self._model: ModelConfig | None = None
+        self.model: ModelConfig | None = None  # what every worker has loaded or is loading
         self._leaving = False
         self._pump = Pump(handler)
         self.wake = self._pump.wake
@@ -53,11 +53,26 @@ class Crew:
             self._pump.start()
 
     def load(self, model: ModelConfig) -> None:
-        """Let every worker load `model`, and those that will replace them."""
+        """Let every worker load `model` in place of what it has, and those that will replace them. Nothing may be in flight."""
         with self.lock:
-            self._model = model
+            self.model = model
             for link in self.links:
-                self._send_load(link, model)
+                if not link.buried:
+                    self._send_load(link, model)
+
+    @property
+    def has_model(self) -> bool:
+        """True once a worker was told to load something."""
+        return any(link.model is not None for link in self.links)
+
+    def identify(self, model: ModelConfig) -> Future[m.RpcResult]:
+        """Ask the first worker what `model` is."""
+        with self.lock:
+            link = self.links[0]
+            rpc_id, future = self.rpcs.ask(link.index)
+            ask = m.Identify(rpc_id=rpc_id, worker=link.index, model=model, engine=self._engine)
+            send(link.process.channel, ask)
+            return future
 
     def ready(self) -> list[int]:
         """The workers that may be sent calls; none any more once the crew is leaving."""
@@ -85,7 +100,7 @@ class Crew:
         """Give back what a worker held: how it ended and the end of its log; None if that was asked for."""
         link.process.end(REAP_S)
         with self.lock:
-            link.ready = False
+            link.ready, link.buried = False, True
             ending = f"{link.name} {link.verdict or link.process.ending()}"
             tail = link.process.log_tail()
             link.views.close()
@@ -98,10 +113,10 @@ class Crew:
         with self.lock:
             if self._leaving:
                 return
-            assert self._model is not None
             self._lost(link)
             self.links[link.index] = self._start(link.index)
-            self._send_load(self.links[link.index], self._model)
+            if self.model is not None:
+                self._send_load(self.links[link.index], self.model)
 
     def lost(self, reason: OmniGenError) -> None:
         """Nobody will answer any more."""
@@ -143,6 +158,9 @@ class Crew:
         self.rpcs.lost(link.index, WorkerDied(f"{link.name} ended before it answered"))
 
     def _send_load(self, link: Link, model: ModelConfig) -> None:
+        if link.model is not None:
+            link.started_at = time.monotonic()
         link.load_rpc, _ = self.rpcs.ask(link.index)
+        link.model, link.ready = model, False
         load = m.LoadModel(rpc_id=link.load_rpc, worker=link.index, model=model, engine=self._engine)
         send(link.process.channel, load)

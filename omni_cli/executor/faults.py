@@ -1,4 +1,4 @@
-"""The one table from an error's kind on the wire back to an exception."""
+"""From an error's kind on the wire back to an exception, and from what a library raised to one of ours."""
 
 from omni_cli.errors import (
     ConstantOutput,
@@ -64,3 +64,21 @@ def load_error(error: RemoteError) -> OmniGenError:
     exception = UsageError(error.message) if error.kind == USAGE_KIND else ModelLoadError(error.message)
     exception.__cause__ = remote_cause(error)
     return exception
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """Ours as they are; a foreign one becomes a ForwardError that it is the cause of."""
+    if isinstance(error, RequestError | RequestCancelled):
+        return error
+    failure = ForwardError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def as_load_error(error: Exception) -> OmniGenError:
+    """Ours as they are; a foreign one becomes a ModelLoadError that it is the cause of."""
+    if isinstance(error, OmniGenError):
+        return error
+    failure = ModelLoadError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -16,11 +16,7 @@ from omni_cli import platforms
 from omni_cli.config import EngineConfig, ModelConfig, check_engine
 from omni_cli.errors import (
     EngineError,
-    ForwardError,
-    ModelLoadError,
-    OmniGenError,
-    RequestCancelled,
-    RequestError,
+    ModelUnavailable,
     UsageError,
 )
 from omni_cli.events import (
@@ -29,10 +25,12 @@ from omni_cli.events import (
     ForwardStep,
     ModelLoading,
     ModelReady,
+    ModelSwitched,
     Note,
     Observer,
     OutputReady,
 )
+from omni_cli.executor.faults import as_load_error, as_request_error
 from omni_cli.executor.outputs import news
 from omni_cli.executor.protocol import Handle, Loading, OnPreview, Output, Preview, RpcMethod
 from omni_cli.executor.steering import Steering, Step
@@ -57,13 +55,27 @@ class InlineExecutor:
         self._runner = make_runner(engine)
         self._platform = platforms.available()[-1]
         self._packer = Packer(self._platform, engine.transport, Validity.of(engine))
+        self._loadings: dict[ModelConfig, Loading] = {}
+        self._model: ModelConfig | None = None
         self._calls = 0
         self._closed = False
 
     def load(self, model: ModelConfig) -> Loading:
         """Load `model` now."""
         future = self._load(model)
-        return Loading(identified=future, loaded=future)
+        self._model = model
+        self._loadings[model] = Loading(identified=future, loaded=future)
+        return self._loadings[model]
+
+    def identify(self, model: ModelConfig) -> "Future[Loaded | None]":
+        """Done at once."""
+        future: Future[Loaded | None] = Future()
+        _, device = platforms.resolve(model.device)
+        try:
+            future.set_result(self._runner.identify(msgspec.structs.replace(model, device=device), self._on_loading))
+        except Exception as error:  # boundary: whatever a loader raises ends the run
+            future.set_exception(as_load_error(error))
+        return future
 
     def _load(self, model: ModelConfig) -> Future[Loaded]:
         start = time.monotonic()
@@ -74,13 +86,8 @@ class InlineExecutor:
         future: Future[Loaded] = Future()
         try:
             loaded = self._runner.load(model, self._engine, self._on_loading)
-        except OmniGenError as error:
-            future.set_exception(error)
-            return future
         except Exception as error:  # boundary: whatever a loader raises ends the run
-            failure = ModelLoadError(f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            future.set_exception(failure)
+            future.set_exception(as_load_error(error))
             return future
         now = time.monotonic()
         self._observe(
@@ -96,8 +103,10 @@ class InlineExecutor:
         future.set_result(loaded)
         return future
 
-    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
-        """Run the call; the futures are resolved when this returns.
+    def submit(
+        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
+    ) -> tuple[Handle, ...]:
+        """Run the call; the futures are resolved when this returns. Raises what keeps the first model from loading.
 
         Raises UsageError where somebody wants to take the steps: the thread that would is the one that computes them.
         """
@@ -106,6 +115,12 @@ class InlineExecutor:
             raise UsageError("the inline executor cannot hand out steps; use executor local")
         self._calls += 1
         handles = tuple(Handle(request, f"batch-{self._calls}/{request.id}") for request in requests)
+        lacking = None if model is None else self._lacking(model)
+        if lacking is not None:
+            for handle in handles:
+                handle.compute_done.set_exception(lacking)
+                handle.output_ready.set_exception(lacking)
+            return handles
         ids = tuple(request.id for request in requests)
         start = time.monotonic()
         self._observe(ForwardStarted(at=start, worker=0, ids=ids))
@@ -114,8 +129,8 @@ class InlineExecutor:
             self._platform.synchronize()
         except Exception as error:  # boundary: whatever a pipeline raises fails these requests
             for handle in handles:
-                handle.compute_done.set_exception(_as_request_error(error))
-                handle.output_ready.set_exception(_as_request_error(error))
+                handle.compute_done.set_exception(as_request_error(error))
+                handle.output_ready.set_exception(as_request_error(error))
             return handles
         forward = Interval(start, time.monotonic())
         self._observe(ForwardDone(at=forward.end, worker=0, ids=ids, forward=forward))
@@ -155,6 +170,23 @@ class InlineExecutor:
 
     def wake(self) -> None:
         """Nobody drives."""
+
+    def _lacking(self, model: ModelConfig) -> ModelUnavailable | None:
+        """Load `model`, unless it is there; why its requests fail."""
+        if model != self._model:
+            refused = model in self._loadings and self._loadings[model].loaded.exception() is not None
+            if self._loadings and not refused:
+                self._observe(ModelSwitched(at=time.monotonic(), model=model.title))
+            if not refused:
+                self.load(model)
+        error = self._loadings[model].loaded.exception()
+        if error is None:
+            return None
+        if all(loading.loaded.exception() is not None for loading in self._loadings.values()):
+            raise error
+        lacking = ModelUnavailable(str(error))
+        lacking.__cause__ = error
+        return lacking
 
     def cancel(self, handle: Handle) -> None:
         """Every call is over when its handle is known."""
@@ -222,7 +254,7 @@ class InlineExecutor:
         try:
             packed = self._packer.pack(media, None, allocate)
         except Exception as error:  # boundary: whatever packing raises fails this request
-            handle.output_ready.set_exception(_as_request_error(error))
+            handle.output_ready.set_exception(as_request_error(error))
             return
         now = time.monotonic()
         d2h, queued = Interval(start, now), Interval(forward.start, forward.start)
@@ -247,12 +279,3 @@ class InlineExecutor:
 
     def _on_step(self, ids: tuple[str, ...], step: int, total: int) -> None:
         self._observe(ForwardStep(at=time.monotonic(), worker=0, ids=ids, step=step, total=total))
-
-
-def _as_request_error(error: Exception) -> RequestError:
-    """Ours as they are; a foreign one becomes a ForwardError that it is the cause of."""
-    if isinstance(error, RequestError | RequestCancelled):
-        return error
-    failure = ForwardError(f"{type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure

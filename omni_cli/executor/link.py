@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from omni_cli.config import ModelConfig
 from omni_cli.executor.launch import WorkerProcess
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
@@ -27,6 +28,9 @@ class Link:
     `started_at` is on the monotonic clock. `load_rpc` is the id of its LoadModel, `ready` says that the model is loaded.
     `verdict` is why the parent killed it, if it did. `heard_at` is when its last message came. `held`: by slot, what has not been given
     back to it; any thread may take entries out.
+    `started_at` is when it began with what it does first: its own start, or the loading of another model (monotonic clock).
+    `load_rpc` is the id of its last LoadModel, `model` what that named, `ready` says that it is loaded. `verdict` is why the
+    parent killed it, if it did; `buried` that it is gone.
     """
 
     index: int
@@ -34,10 +38,12 @@ class Link:
     started_at: float
     views: SlotViews = field(default_factory=SlotViews)
     load_rpc: int | None = None
+    model: ModelConfig | None = None
     ready: bool = False
     verdict: str | None = None
     heard_at: float = field(default_factory=time.monotonic)
     held: dict[int, Held] = field(default_factory=dict)
+    buried: bool = False
 
     def condemn(self, verdict: str) -> None:
         """Kill the process; the pump hears of its end by itself. The first verdict stands."""

@@ -1,4 +1,4 @@
-"""The local executor: worker processes on this machine, one model each.
+"""The local executor: worker processes on this machine, the same model on each at any time.
 
 caller threads ── submit, cancel ──> Calls ── under the crew's lock ──> worker channels
 pump thread    <── messages, deaths, deadlines ──> LocalExecutor ──> Calls ──> futures   (pure step mode: the caller's own)
@@ -12,6 +12,7 @@ LocalExecutor   the surface, and what follows from a death: restart, or the end
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
@@ -50,7 +51,8 @@ class LocalExecutor:
         check_engine(engine)
         self._engine = engine
         self._observe = observer
-        self._loading = Loading()
+        self._loadings: dict[ModelConfig, Loading] = {}
+        self._has_loaded = False
         self._deaths = 0  # since the last output
         ids = itertools.count(1)  # next() on it is atomic
         self._crew = Crew(engine, self, ids.__next__, command)
@@ -60,13 +62,27 @@ class LocalExecutor:
     # ── what callers use ──
 
     def load(self, model: ModelConfig) -> Loading:
-        """Load `model` on every worker; `loaded` resolves when all have it, or with the first error."""
+        """Load `model` on every worker; `loaded` resolves when all have it, or with the first error. Before the first submit."""
+        loading = self._loadings.setdefault(model, Loading())
         self._crew.load(model)
-        return self._loading
+        if self._calls.books.ended is not None:
+            _refuse(loading, self._calls.books.ended)
+        return loading
 
-    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
+    def identify(self, model: ModelConfig) -> "Future[m.Loaded | None]":
+        """Ask a worker what `model` is."""
+        facts: Future[m.Loaded | None] = Future()
+        answer = self._crew.identify(model)
+        if self._calls.books.ended is not None:
+            self._crew.lost(self._calls.books.ended)  # nobody listens any more
+        answer.add_done_callback(lambda done: _pass_on(done, facts))
+        return facts
+
+    def submit(
+        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
+    ) -> tuple[Handle, ...]:
         """Queue one pipeline call for `requests`. Raises the executor's own end, if it has ended."""
-        handles = self._calls.submit(requests, steering)
+        handles = self._calls.submit(requests, steering, model)
         if steering is None or not steering.waits:
             self.drive(lambda: all(handle.output_ready.done() for handle in handles))
         return handles
@@ -151,8 +167,8 @@ class LocalExecutor:
             case m.Loading(what=what):
                 self._observe(ModelLoading(at=time.monotonic(), worker=link.index, what=what))
             case m.Identified(loaded=facts):
-                if message.rpc_id == link.load_rpc:
-                    resolve(self._loading.identified, facts)
+                if message.rpc_id == link.load_rpc and link.model in self._loadings:
+                    resolve(self._loadings[link.model].identified, facts)
             case m.Started():
                 self._calls.on_started(link, message)
             case m.Step():
@@ -172,12 +188,13 @@ class LocalExecutor:
             return
         ending, tail = obituary
         self._deaths += 1
-        if not self._loading.loaded.done() or self._deaths > self._engine.max_restarts:
+        if not self._has_loaded or self._deaths > self._engine.max_restarts:
             self._break(WorkerDied(f"{ending}; its log ends with:\n{tail}" if tail else f"{ending}; its log is empty"))
             return
         logger.info("%s; starting it again; its log ends with:\n%s", ending, tail)
         self._observe(Note(at=time.monotonic(), level="warning", text=f"{ending}; starting it again"))
         self._calls.on_lost(link, ending, tail)
+        self._calls.dispatch()  # perhaps nothing is left that needs the model: its heir then loads the next one at once
         try:
             self._crew.replace(link)
         except OSError as error:
@@ -201,12 +218,13 @@ class LocalExecutor:
     # ── inside ──
 
     def _on_load_answer(self, link: Link, message: m.RpcResult) -> None:
+        assert link.model is not None
         if message.loaded is None:
-            self._break(
-                load_error(message.error) if message.error else EngineError("LoadModel was answered by nothing")
-            )
+            nothing = EngineError("LoadModel was answered by nothing")
+            self._on_load_failure(link.model, load_error(message.error) if message.error else nothing)
             return
         now, loaded = time.monotonic(), message.loaded
+        loading = self._loadings.setdefault(link.model, Loading())
         with self._crew.lock:
             link.ready = True
             all_ready = all(other.ready for other in self._crew.links)
@@ -220,23 +238,50 @@ class LocalExecutor:
                 seconds=now - link.started_at,
             )
         )
-        resolve(self._loading.identified, loaded)
-        if self._loading.identified.result() != loaded:
+        resolve(loading.identified, loaded)
+        if loading.identified.result() != loaded:
             self._break(
                 EngineError(f"{link.name} has loaded another model than it said it would: was it being changed?")
             )
             return
         if all_ready:
-            resolve(self._loading.loaded, loaded)
+            self._has_loaded = True
+            resolve(loading.loaded, loaded)
         self._calls.dispatch()
+
+    def _on_load_failure(self, model: ModelConfig, reason: OmniGenError) -> None:
+        """The first model of a run is what it is about; without a later one, the requests of the others still go on."""
+        if not self._has_loaded:
+            self._break(reason)
+            return
+        self._observe(Note(at=time.monotonic(), level="error", text=f"the requests for {model.title} fail: {reason}"))
+        if model in self._loadings:
+            _refuse(self._loadings[model], reason)
+        self._calls.refuse(model, reason)
 
     def _break(self, reason: OmniGenError) -> None:
         """The executor has ended: everything that waits is told why."""
         self._calls.end(reason)
         self._crew.lost(reason)
-        refuse(self._loading.identified, reason)
-        refuse(self._loading.loaded, reason)
+        for loading in list(self._loadings.values()):
+            _refuse(loading, reason)
 
     def _end(self, timeout: float) -> None:
         if self._crew.end(timeout):
             self._break(EngineError("the executor is closed"))
+
+
+def _refuse(loading: Loading, reason: OmniGenError) -> None:
+    refuse(loading.identified, reason)
+    refuse(loading.loaded, reason)
+
+
+def _pass_on(done: "Future[m.RpcResult]", facts: "Future[m.Loaded | None]") -> None:
+    """The answer to Identify, as what it tells or as the error that it carries."""
+    lost = done.exception()
+    if lost is not None:
+        refuse(facts, lost)
+    elif (error := done.result().error) is not None:
+        refuse(facts, load_error(error))
+    else:
+        resolve(facts, done.result().loaded)

@@ -87,11 +87,20 @@ class Executor(Protocol):
     def load(self, model: ModelConfig) -> Loading:
         """Load `model` on every worker. Requests may be submitted at once; they wait for it."""
 
-    def submit(self, requests: Sequence[PlannedRequest], steering: Steering | None = None) -> tuple[Handle, ...]:
+    def identify(self, model: ModelConfig) -> Future[Loaded | None]:
+        """What loading `model` will give, told without its weights; None if only loading tells. Changes nothing that is loaded."""
+
+    def submit(
+        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
+    ) -> tuple[Handle, ...]:
         """Queue one pipeline call for `requests`, which share a batch key. Returns at once.
 
         With `steering` the call goes step by step, as every call does with `step_execution`. In pure step mode this returns when
         the call is over, unless somebody takes its steps.
+
+        If the call needs another `model` than the one before (None: whatever is loaded), it waits until the outputs of all
+        earlier calls have come, and every worker has loaded it. If that fails after another model was loaded, such requests
+        fail with ModelUnavailable and the others go on.
         """
 
     def cancel(self, handle: Handle) -> None:

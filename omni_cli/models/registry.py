@@ -10,6 +10,7 @@ import tomllib
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, Protocol
 
 import msgspec
@@ -104,7 +105,7 @@ def _variant(pipeline: str, model: ModelChoice) -> Variant | None:
 
 def _id(model: str) -> str:
     """The name that variants are matched by: the last two parts of a path, so that a download keeps its hub id."""
-    if model == DEMO or (Path(model).is_dir() and Path(model).resolve() == WEIGHTS.resolve()):
+    if model == DEMO or (S_ISDIR(mode_of(Path(model))) and Path(model).resolve() == WEIGHTS.resolve()):
         return DEMO
     return "/".join(Path(model).parts[-2:]).removesuffix(".safetensors")
 
@@ -122,12 +123,34 @@ def _index(model: ModelChoice) -> dict[str, Any]:
     return {}
 
 
+def index_folder(model: ModelChoice) -> Path | None:
+    """The folder of the model_index.json of `model`, if it is here; for a hub model, its snapshot in the local cache."""
+    path = _index_path(model.model, model.revision)
+    return None if path is None else path.parent
+
+
+def expanded(name: str) -> Path:
+    """`name` as a path, `~` expanded where there is such a user."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
+def mode_of(path: Path) -> int:
+    """The file mode of what is at `path`; 0 for what is not there, cannot be looked at, or cannot be a path."""
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 def _index_path(name: str, revision: str | None) -> Path | None:
     """Where the index of a folder or a cached hub model lies."""
-    folder = WEIGHTS if name == DEMO else Path(name).expanduser()
-    if folder.exists() or name.count("/") > 1:
+    folder = WEIGHTS if name == DEMO else expanded(name)
+    if mode_of(folder) or name.count("/") > 1:
         path = folder / INDEX
-        return path if path.is_file() else None
+        return path if S_ISREG(mode_of(path)) else None
     # Imported here: 0.2 s that only a hub id needs.
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

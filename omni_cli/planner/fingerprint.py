@@ -55,6 +55,7 @@ class Fingerprinter:
         return msgspec.structs.replace(
             request,
             id=None,
+            model=None,
             output=None,
             seed=None,
             num_outputs=None,

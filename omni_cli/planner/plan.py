@@ -4,12 +4,13 @@ rows ── check_all ──> PromptFileError with all problems, or how many req
 rows ── plan_all ───> PlannedRequest, PlannedRequest, ...  ── batches ──> pipeline calls
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from omni_cli.config import RunConfig
-from omni_cli.errors import Problem, PromptFileError, UsageError
-from omni_cli.media import Kind
+from omni_cli.errors import ModelLoadError, Problem, PromptFileError, UsageError
 from omni_cli.models.cards import Card
 from omni_cli.planner.alike import Alike
 from omni_cli.planner.batches import batch_key
@@ -19,6 +20,7 @@ from omni_cli.planner.files import file_names
 from omni_cli.planner.fingerprint import Fingerprinter
 from omni_cli.planner.inputs import Inputs
 from omni_cli.planner.located import Located
+from omni_cli.planner.models import Models
 from omni_cli.planner.naming import Misnamed
 from omni_cli.planner.places import Places
 from omni_cli.planner.resolve import Resolved, id_of, resolve
@@ -26,7 +28,7 @@ from omni_cli.planner.room import room_of
 from omni_cli.planner.seeds import sample_seeds
 from omni_cli.planner.template import NameTemplate
 from omni_cli.prompts.shown import quoted
-from omni_cli.request import ModelInfo, PlannedRequest
+from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.writers.formats import check_available
 from omni_cli.writers.room import Room
 
@@ -37,22 +39,16 @@ MAX_PROBLEMS = 1000
 class Planner:
     """Checks and plans the requests of one run.
 
-    `base` is where relative input paths start: the prompt file's folder, the working folder for stdin. `info` and
-    `versions` are what the loaded model said of itself; checking needs neither.
+    `base` is where relative input paths start: the prompt file's folder, the working folder for stdin. `models` is asked for
+    the model of each row; planning needs what an engine said of it, checking does not, and what it knows no card of is
+    judged by the file alone.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        card: Card,
-        info: ModelInfo | None = None,
-        versions: Mapping[str, str] | None = None,
-        base: Path = Path(),
-    ) -> None:
+    def __init__(self, config: RunConfig, models: Models, base: Path = Path()) -> None:
         """Raises UsageError for a name template, limit or shard that cannot be used."""
-        self._config, self._card, self._base = config, card, base
+        self._config, self._models, self._base = config, models, base
         self._template = NameTemplate(config.output.name_template)
-        self._fingerprinter = None if info is None else Fingerprinter(config, card, info, versions or {})
+        self._fingerprinters: dict[str | None, Fingerprinter] = {}
         self._claims, self._inputs, self._places = Claims(), Inputs(), Places(config.output.output_dir)
         self._alike = Alike(config.output.name_template)
         self._lacking: dict[str, str | None] = {}
@@ -65,14 +61,21 @@ class Planner:
         if file is not None:
             taken = self._claim_id(located, request_id)
             return taken if taken else self._claim_file(located, file)
+        unknown = self._models.problems(located)
+        if unknown:
+            return unknown
+        key = self._models.key(located.request.model)
+        card = self._models.facts(key).card
+        if card is None:
+            return []
         try:
-            resolved = resolve(located.request, located.index, self._config, self._card, self._base)
+            resolved = resolve(located.request, located.index, self._config, card, self._base, key)
         except Misnamed as error:
             return [located.problem(error.field, error.message, error.allowed)]
         except UsageError as error:
             return [located.problem("format", str(error))]
         problems = [
-            *card_problems(located, resolved, self._card),
+            *card_problems(located, resolved, card),
             *self._codec_problems(located, resolved),
             *self._inputs.problems(located, resolved.request),
         ]
@@ -83,44 +86,42 @@ class Planner:
     def plan(self, located: Located) -> PlannedRequest:
         """The plan of a request that `check` found no problem with.
 
-        Raises PromptFileError if an input has become unreadable since, or the request was not checked and has a bad name.
+        Raises PromptFileError if an input has become unreadable since, or the request was not checked and has a bad name or
+        model.
         """
-        assert self._fingerprinter is not None, "planning needs the loaded model's info"
+        key = self._models.key(located.request.model)
         try:
-            resolved = resolve(located.request, located.index, self._config, self._card, self._base)
+            card = self._models.facts(key).card
+            assert card is not None, "planning needs what an engine says of the model"
+            resolved = resolve(located.request, located.index, self._config, card, self._base, key)
             seeds = self._seeds(resolved)
             return PlannedRequest(
                 request=resolved.request,
                 index=located.index,
                 seeds=seeds,
                 files=self._files(located, resolved, seeds),
-                fingerprint=self._fingerprinter.fingerprint(resolved.request, seeds),
-                batch_key=batch_key(resolved.request, self._card),
+                fingerprint=self._fingerprinter(key).fingerprint(resolved.request, seeds),
+                batch_key=batch_key(resolved.request, card),
             )
+        except ModelLoadError as error:
+            if key is None:
+                raise
+            raise PromptFileError([self._models.problem(key, located, error)]) from error
         except Misnamed as error:
             raise PromptFileError([located.problem(error.field, error.message, error.allowed)]) from error
         except OSError as error:
             message = f"an input cannot be read: {quoted(str(error.filename))}: {error.strerror}"
             raise PromptFileError([located.problem("", message)]) from error
 
-    @classmethod
-    def count_all(cls, config: RunConfig, rows: Iterable[Located | Problem]) -> int:
-        """As `check_all` where no card is known yet: only what the file itself says can be judged."""
-        planner = cls(config, Card(pipeline="", kind=Kind.VIDEO))
-        return planner._collect(rows, lambda row: [])
-
     def check_all(self, rows: Iterable[Located | Problem]) -> int:
         """Check every row up to the limit; the number of requests that fall to this run's shard.
 
         Raises PromptFileError with the problems of all rows, at most MAX_PROBLEMS of them and a count of the rest.
         """
-        return self._collect(rows, self.check)
-
-    def _collect(self, rows: Iterable[Located | Problem], check: Callable[[Located], list[Problem]]) -> int:
         problems: list[Problem] = []
         more, count = 0, 0
         for row in self._limited(rows):
-            found = [row] if isinstance(row, Problem) else check(row)
+            found = [row] if isinstance(row, Problem) else self.check(row)
             if found:
                 room = MAX_PROBLEMS - len(problems)
                 problems += found[:room]
@@ -135,7 +136,7 @@ class Planner:
     def room(self, rows: Iterable[Located | Problem], is_there: Callable[[str], bool] = lambda id_: False) -> Room:
         """Room that this run's share of `rows` takes on disk; see `room_of`. Raises nothing for rows that `check_all` let pass."""
         share = (row for row in self._limited(rows) if not isinstance(row, Problem) and self._in_shard(row))
-        return room_of(share, self._config, self._card, is_there)
+        return room_of(share, self._config, self._card_of, is_there)
 
     def plan_all(self, rows: Iterable[Located | Problem]) -> Iterator[PlannedRequest]:
         """The plans of this run's limit and shard, one by one. Raises PromptFileError at a row that is a problem."""
@@ -164,6 +165,19 @@ class Planner:
             return True
         number, of = self._config.shard
         return row.index % of == number - 1
+
+    def _card_of(self, request: GenerationRequest) -> Card | None:
+        return self._models.facts(self._models.key(request.model)).card
+
+    def _fingerprinter(self, key: str | None) -> Fingerprinter:
+        """One per model."""
+        if key not in self._fingerprinters:
+            facts = self._models.facts(key)
+            assert facts.card is not None
+            assert facts.info is not None, "planning needs what an engine says of the model"
+            config = msgspec.structs.replace(self._config, model=self._models.config(key))
+            self._fingerprinters[key] = Fingerprinter(config, facts.card, facts.info, facts.versions)
+        return self._fingerprinters[key]
 
     def _seeds(self, resolved: Resolved) -> tuple[int, ...]:
         request = resolved.request

@@ -33,8 +33,12 @@ class Resolved:
     form: Format
 
 
-def resolve(request: GenerationRequest, index: int, config: RunConfig, card: Card, base: Path) -> Resolved:
+def resolve(
+    request: GenerationRequest, index: int, config: RunConfig, card: Card, base: Path, model: str | None = None
+) -> Resolved:
     """Layer `request` (input paths relative to `base`) over the flags (relative to the working folder) and the card.
+
+    `model` is the key of the model that it names (see `models`).
 
     Raises UsageError for a format that is not known, Misnamed for an extension that cannot be written.
     """
@@ -50,6 +54,7 @@ def resolve(request: GenerationRequest, index: int, config: RunConfig, card: Car
         msgspec.structs.replace(
             full,
             id=id_of(request, index),
+            model=model,
             output=request.output,
             num_frames=frames,
             num_outputs=1 if full.num_outputs is None else full.num_outputs,

@@ -10,6 +10,7 @@ from omni_cli.models.cards import Card
 from omni_cli.planner.located import Located
 from omni_cli.planner.resolve import id_of, resolve
 from omni_cli.prompts.shown import quoted
+from omni_cli.request import GenerationRequest
 from omni_cli.writers.room import Free, Room, free_in, room_for, row_room
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -18,20 +19,23 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 def room_of(
     rows: Iterable[Located],
     config: RunConfig,
-    card: Card,
+    card_of: Callable[[GenerationRequest], Card | None],
     is_there: Callable[[str], bool] = lambda request_id: False,
 ) -> Room:
     """Room for the files and manifest rows of `rows`, which checking found no fault with.
 
     A request of which `is_there` says that its files are in place needs none: they are kept, or replaced by the like.
-    Requests of one shape are resolved once.
+    Requests of one shape are resolved once. `card_of` tells the card of a request's model; without one, its size is not known.
     """
     room, alike = Room(), dict[object, Room]()
     for row in rows:
         request = row.request
         if is_there(id_of(request, row.index)):
             continue
-        shape = (request.height, request.width, request.num_frames, request.num_outputs, request.format)
+        card = card_of(request)
+        if card is None:
+            continue
+        shape = (request.model, request.height, request.width, request.num_frames, request.num_outputs, request.format)
         files = alike.get(shape) if request.output is None else None
         if files is None:
             files = room_for(resolve(request, row.index, config, card, Path()).request, config.output)

@@ -73,6 +73,7 @@ def suggestion(key: str) -> str:
 
 RULES: Mapping[str, rules.Rule] = {
     "id": rules.request_id,
+    "model": rules.model_name,
     "prompt": rules.text,
     "negative_prompt": rules.text,
     "seed": rules.whole(0, MAX_SEED),

@@ -133,6 +133,11 @@ def output_name(value: object) -> str:
     return name
 
 
+def model_name(value: object) -> str:
+    """A folder, a file, a hub id, or "demo"; whether there is such a model is asked later."""
+    return _one_line(value, "the name of a model", 4096)
+
+
 def format_name(value: object) -> str:
     name = text(value).lower()
     if name not in FORMATS:

@@ -1,6 +1,6 @@
 """The messages between the parent and a worker: one frozen struct per arrow, two closed unions, MessagePack on the wire.
 
-    parent ── LoadModel · ExecuteModel · ExecuteStepwise · Proceed · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
+    parent ── Identify · LoadModel · ExecuteModel · ExecuteStepwise · Proceed · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
     parent <── Hello · Loading · Identified · Started · Step · StepOutput · Preview · ComputeDone · OutputReady · RpcResult ── worker
 
 No pickle: a message that is not one of these cannot be decoded, and says so. msgspec checks every field's type.
@@ -38,6 +38,15 @@ class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # ── to the worker ──
+
+
+class Identify(Message, frozen=True, kw_only=True):
+    """Say what LoadModel would say of `model`, reading no weights; answered by RpcResult, without a value if only loading tells."""
+
+    rpc_id: int
+    worker: int = 0
+    model: ModelConfig
+    engine: EngineConfig
 
 
 class LoadModel(Message, frozen=True, kw_only=True):
@@ -100,7 +109,7 @@ class Shutdown(Message, frozen=True, kw_only=True):
     """Finish what is in flight, then leave."""
 
 
-ToWorker = LoadModel | ExecuteModel | ExecuteStepwise | Proceed | Rpc | Cancel | ReleaseSlot | Shutdown
+ToWorker = Identify | LoadModel | ExecuteModel | ExecuteStepwise | Proceed | Rpc | Cancel | ReleaseSlot | Shutdown
 
 
 # ── from the worker ──

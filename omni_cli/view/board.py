@@ -15,6 +15,7 @@ from omni_cli.events import (
     ForwardStep,
     ModelLoading,
     ModelReady,
+    ModelSwitched,
     Note,
     OutputReady,
     RequestFinished,
@@ -70,6 +71,8 @@ class Board:
                 self._say("loading", f"worker {event.worker}: loading {event.what}")
             case ModelReady():
                 self._ready(event)
+            case ModelSwitched():
+                self._say("info", f"switching to model {event.model}")
             case ForwardStarted():
                 self._workers.start(event)
             case ForwardStep():

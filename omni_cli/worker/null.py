@@ -35,12 +35,16 @@ class NullRunner:
     ) -> Loaded:
         """Take the device's name; nothing else to load."""
         report("nothing")
-        self._device = torch.device("cpu" if model.device == "auto" else model.device)
+        self._device = _device(model)
+        return self.identify(model, report)
+
+    def identify(self, model: ModelConfig, report: Callable[[str], None]) -> Loaded:
+        """A model of any name."""
         dtype = "float32" if model.dtype == "auto" else model.dtype
         return Loaded(
-            info=ModelInfo(id=model.model, revision=None, pipeline="Null", dtype=dtype),
+            info=ModelInfo(id=model.title, revision=None, pipeline="Null", dtype=dtype),
             card=Card(pipeline="Null", kind=Kind.VIDEO, sizes=SizeRule(multiple=1), defaults=DEFAULTS, batchable=True),
-            device=str(self._device),
+            device=str(_device(model)),
             versions={"torch": str(torch.__version__)},
         )
 
@@ -90,6 +94,10 @@ class NullRunner:
 
     def close(self) -> None:
         """There is nothing to drop."""
+
+
+def _device(model: ModelConfig) -> torch.device:
+    return torch.device("cpu" if model.device == "auto" else model.device)
 
 
 def _seconds(request: GenerationRequest) -> float:

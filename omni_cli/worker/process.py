@@ -12,6 +12,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from omni_cli.transport.messages import (
     FromWorker,
     Health,
     Identified,
+    Identify,
     Loading,
     LoadModel,
     Rpc,
@@ -49,13 +51,13 @@ from omni_cli.worker.validity import Validity
 
 
 def serve(channel: Channel, on_parent_gone: Callable[[], None] = leave) -> None:
-    """Take the first message, which must be LoadModel, then work until Shutdown or until the parent is gone."""
+    """Take the first message, which must be LoadModel or Identify, then work until Shutdown or until the parent is gone."""
     received = channel.receive()
     if received is None:
         return
     first = decode_to_worker(received[0])
-    if not isinstance(first, LoadModel):
-        raise ProtocolError(f"the first message to a worker must be LoadModel, not {type(first).__name__}")
+    if not isinstance(first, LoadModel | Identify):
+        raise ProtocolError(f"the first message to a worker must be LoadModel or Identify, not {type(first).__name__}")
     try:
         worker = Worker(channel, first, on_parent_gone)
     except OmniGenError as error:  # a setting that cannot be used here, such as a device that is not there
@@ -67,7 +69,7 @@ def serve(channel: Channel, on_parent_gone: Callable[[], None] = leave) -> None:
 class Worker:
     """The state of a worker process."""
 
-    def __init__(self, channel: Channel, first: LoadModel, on_parent_gone: Callable[[], None]) -> None:
+    def __init__(self, channel: Channel, first: LoadModel | Identify, on_parent_gone: Callable[[], None]) -> None:
         """Build what does not depend on the model."""
         engine = first.engine
         self._channel = channel
@@ -84,15 +86,14 @@ class Worker:
         self._leader = Leader(self._runner, engine, self._platform, channel, self._pool, self._outbox)
         self._inbox = Inbox(channel, self._pool, on_parent_gone)
 
-    def run(self, first: LoadModel) -> None:
+    def run(self, first: LoadModel | Identify) -> None:
         """Receive, decide, run, publish."""
         self._platform.activate(self._device)
         threads = self._engine.threads or torch.get_num_threads()
         if self._engine.async_output:
             self._outbox.start(self._device)
         torch.set_num_threads(threads)
-        self._load(first)
-        for message in self._inbox:
+        for message in chain([first], self._inbox):
             match message:
                 case ExecuteModel() | ExecuteStepwise():
                     self._execute(message)
@@ -100,6 +101,8 @@ class Worker:
                     self._answer(message)
                 case LoadModel():
                     self._load(message)
+                case Identify():
+                    self._identify(message)
                 case _:
                     raise ProtocolError(f"a worker has no use for {type(message).__name__}")
         if self._outbox.close(self._engine.drain_timeout):
@@ -125,6 +128,15 @@ class Worker:
             self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
         else:
             self._send(RpcResult(rpc_id=message.rpc_id, loaded=loaded))
+
+    def _identify(self, message: Identify) -> None:
+        model = msgspec.structs.replace(message.model, device=self._device)
+        try:
+            facts = self._runner.identify(model, lambda what: self._send(Loading(what=what)))
+        except Exception as error:  # boundary: whatever a loader raises is told to the parent
+            self._send(RpcResult(rpc_id=message.rpc_id, error=remote_error(error)))
+        else:
+            self._send(RpcResult(rpc_id=message.rpc_id, loaded=facts))
 
     def _execute(self, message: ExecuteModel | ExecuteStepwise) -> None:
         """One pipeline call: forward, COMPUTE_DONE, outputs."""

@@ -52,7 +52,10 @@ OnState = Callable[[StepState], bool]
 
 
 class Runner(Protocol):
-    """A model in memory. `load` comes first; `execute_model` any number of times; `close` last."""
+    """A model in memory. `identify` may come at any time; `load` comes first; `execute_model` any number of times; `close` last."""
+
+    def identify(self, model: ModelConfig, report: Report) -> Loaded | None:
+        """What `load` would return, without reading weights or touching the model in memory; None if only loading tells."""
 
     def load(
         self, model: ModelConfig, engine: EngineConfig, report: Report, identified: Identified | None = None

@@ -22,7 +22,7 @@ from omni_cli.transport.messages import Loaded
 from omni_cli.worker.adapters import Adapters
 from omni_cli.worker.calls import Call, per_sample, plan
 from omni_cli.worker.collect import check_size, media_of, split
-from omni_cli.worker.loader import LoadedPipeline, load
+from omni_cli.worker.loader import LoadedPipeline, identify, load
 from omni_cli.worker.memo import PromptMemo
 from omni_cli.worker.memory import Ladder, Notes
 from omni_cli.worker.protocol import OnState, StepState
@@ -51,6 +51,10 @@ class DiffusersRunner:
         if self._ladder is None:
             raise EngineError("no model is loaded")
         return self._ladder
+
+    def identify(self, model: ModelConfig, report: Callable[[str], None]) -> Loaded | None:
+        """What `load` would return, without the weights."""
+        return identify(model, report)
 
     def load(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from omni_cli.batch import Desk
-from omni_cli.config import OutputConfig
+from omni_cli.config import ModelConfig, OutputConfig
 from omni_cli.errors import RequestCancelled
 from omni_cli.events import AnyEvent
 from omni_cli.executor.protocol import Handle, Output
@@ -63,7 +63,7 @@ class FakeExecutor:
         self.on_submit: Callable[[str], None] = lambda id_: None
         self.changed = threading.Condition()
 
-    def submit(self, requests: Sequence[PlannedRequest]) -> tuple[Handle, ...]:
+    def submit(self, requests: Sequence[PlannedRequest], model: ModelConfig | None = None) -> tuple[Handle, ...]:
         if self.broken is not None:
             raise self.broken
         handles = tuple(Handle(request, request.id) for request in requests)
@@ -139,5 +139,7 @@ def events() -> list[AnyEvent]:
 
 @pytest.fixture
 def desk(tmp_path: Path, rows: list[Result], events: list[AnyEvent]) -> Iterator[Desk]:
-    with Desk(OutputConfig(output_dir=str(tmp_path)), MODEL, rows.append, events.append, writers=2) as desk:
+    with Desk(
+        OutputConfig(output_dir=str(tmp_path)), lambda request: MODEL, rows.append, events.append, writers=2
+    ) as desk:
         yield desk

@@ -55,7 +55,9 @@ def test_the_row_comes_after_the_files_and_before_the_waiter_hears_of_it(memory:
     def append(row: Result) -> None:
         seen.append((tmp_path / "a.png").exists() and desk.ended.empty())
 
-    with Desk(OutputConfig(output_dir=str(tmp_path)), MODEL, append, lambda event: None, writers=1) as desk:
+    with Desk(
+        OutputConfig(output_dir=str(tmp_path)), lambda request: MODEL, append, lambda event: None, writers=1
+    ) as desk:
         handle = Handle(planned("a"), "b/a")
         desk.expect(handle)
         handle.output_ready.set_result(memory.output(handle.planned))
@@ -131,7 +133,9 @@ def test_a_journal_that_cannot_be_written_ends_the_run_and_leaves_no_waiter(memo
     def append(row: Result) -> None:
         raise OSError(28, "No space left on device")
 
-    with Desk(OutputConfig(output_dir=str(tmp_path)), MODEL, append, lambda event: None, writers=1) as desk:
+    with Desk(
+        OutputConfig(output_dir=str(tmp_path)), lambda request: MODEL, append, lambda event: None, writers=1
+    ) as desk:
         handle = Handle(planned("a"), "b/a")
         desk.expect(handle)
         handle.output_ready.set_result(memory.output(handle.planned))
@@ -142,7 +146,9 @@ def test_a_journal_that_cannot_be_written_ends_the_run_and_leaves_no_waiter(memo
 
 
 def test_leaving_finishes_what_has_begun(memory: Memory, tmp_path: Path, rows: list[Result]) -> None:
-    with Desk(OutputConfig(output_dir=str(tmp_path)), MODEL, rows.append, lambda event: None, writers=1) as desk:
+    with Desk(
+        OutputConfig(output_dir=str(tmp_path)), lambda request: MODEL, rows.append, lambda event: None, writers=1
+    ) as desk:
         for n in range(5):
             handle = Handle(planned(f"r{n}"), f"b/r{n}")
             desk.expect(handle)
@@ -160,7 +166,7 @@ def test_background_writers_stand_back_and_the_main_thread_does_not(memory: Memo
 
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     config = OutputConfig(output_dir=str(tmp_path))
-    with Desk(config, MODEL, append, lambda event: None, writers=1, background=True) as desk:
+    with Desk(config, lambda request: MODEL, append, lambda event: None, writers=1, background=True) as desk:
         handle = Handle(planned("a"), "b/a")
         desk.expect(handle)
         handle.output_ready.set_result(memory.output(handle.planned))

@@ -180,7 +180,7 @@ def test_a_full_disk_holds_up_the_desk_until_there_is_room_and_nothing_partial_i
             root, PATIENCE_S, note=lambda text: observe(Note(at=0, level="warning", text=text)), first_delay=SOON_S
         )
         config = OutputConfig(output_dir=str(root))
-        with Desk(config, MODEL, rows.append, observe, writers=1, storage=storage) as desk:
+        with Desk(config, lambda request: MODEL, rows.append, observe, writers=1, storage=storage) as desk:
             handle = Handle(planned("a"), "b/a")
             desk.expect(handle)
             handle.output_ready.set_result(memory.output(handle.planned))
@@ -196,7 +196,7 @@ def finish_one(
     """What the desk makes of one request whose output is there, and what it says meanwhile."""
     events: list[AnyEvent] = []
     config = OutputConfig(output_dir=str(root))
-    with Desk(config, MODEL, append, events.append, writers=1, storage=storage) as desk:
+    with Desk(config, lambda request: MODEL, append, events.append, writers=1, storage=storage) as desk:
         handle = Handle(planned("a"), "b/a")
         desk.expect(handle)
         handle.output_ready.set_result(memory.output(handle.planned))
@@ -259,7 +259,12 @@ def test_nothing_is_submitted_while_nothing_can_be_stored(
 
     executor.on_submit = on_submit
     with Desk(
-        OutputConfig(output_dir=str(tmp_path)), MODEL, append, lambda e: None, writers=1, storage=storage
+        OutputConfig(output_dir=str(tmp_path)),
+        lambda request: MODEL,
+        append,
+        lambda e: None,
+        writers=1,
+        storage=storage,
     ) as desk:
         calls = [[planned(id_)] for id_ in "abc"]
         assert [row.id for row in render(calls, executor, desk, Stop(), window=5)] == ["a", "b", "c"]
@@ -280,7 +285,9 @@ def test_the_end_of_storage_cancels_what_runs_and_raises(
             executor.finish("a")
 
     executor.on_submit = on_submit
-    with Desk(OutputConfig(output_dir=str(out)), MODEL, rows.append, lambda event: None, writers=1) as desk:
+    with Desk(
+        OutputConfig(output_dir=str(out)), lambda request: MODEL, rows.append, lambda event: None, writers=1
+    ) as desk:
         calls = [[planned(id_)] for id_ in "abc"]
         reader = ThreadPoolExecutor(1)
         rendering = reader.submit(list, render(calls, executor, desk, Stop(), window=2))

@@ -8,7 +8,7 @@ from omni_cli.config import ModelConfig, OutputConfig, RunConfig
 from omni_cli.errors import Problem
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card, SizeRule
-from omni_cli.planner import Planner
+from omni_cli.planner import Facts, Models, Planner
 from omni_cli.request import GenerationRequest, ModelInfo
 
 
@@ -87,6 +87,7 @@ def planner(tmp_path, card):
             defaults=GenerationRequest(**(defaults or {})),
             **config,
         )
-        return Planner(run, card, info, versions, base=tmp_path)
+        models = Models(run.model, tmp_path, lambda model: Facts(card, info, versions))
+        return Planner(run, models, tmp_path)
 
     return make

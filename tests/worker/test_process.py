@@ -255,7 +255,7 @@ def test_the_first_message_must_be_the_model() -> None:
     channel, theirs = Channel.pair()
     worker = Channel(theirs)
     channel.send(m.encode(m.Shutdown()))
-    with pytest.raises(ProtocolError, match="must be LoadModel, not Shutdown"):
+    with pytest.raises(ProtocolError, match="must be LoadModel or Identify, not Shutdown"):
         serve(worker)
     channel.close()
     assert serve(worker) is None, "a parent that is gone before it said anything"

@@ -51,6 +51,12 @@ BatchSize = Annotated[
     str,
     typer.Option(metavar="N|auto", help="Outputs per pipeline call, where the pipeline can.", rich_help_panel=_PANEL),
 ]
+Lookahead = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Requests held back to bring those of one model, LoRA and size together.", rich_help_panel=_PANEL
+    ),
+]
 Workers = Annotated[int, typer.Option(min=1, help="Worker processes, a model each.", rich_help_panel=_PANEL)]
 ExecutorOption = Annotated[
     Executor, typer.Option("--executor", help="inline: no worker process, for debugging.", rich_help_panel=_PANEL)

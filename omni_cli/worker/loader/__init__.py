@@ -3,6 +3,6 @@
 locate ──> check (no pickles, no foreign code) ──> from_pretrained / from_single_file ──> device ──> seam ──> card
 """
 
-from omni_cli.worker.loader.pipeline import LoadedPipeline, load
+from omni_cli.worker.loader.pipeline import LoadedPipeline, identify, load
 
-__all__ = ["LoadedPipeline", "load"]
+__all__ = ["LoadedPipeline", "identify", "load"]

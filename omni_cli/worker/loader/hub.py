@@ -11,7 +11,7 @@ from huggingface_hub import hf_hub_download
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
-from omni_cli.worker.loader.source import INDEX
+from omni_cli.models.registry import INDEX
 
 # The first row that fits an error or one of its causes, most precise first.
 _ADVICE: tuple[tuple[type[BaseException], str], ...] = (

@@ -13,16 +13,17 @@ from diffusers.image_processor import VaeImageProcessor
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError, OmniGenError
 from omni_cli.models.cards import Card
+from omni_cli.models.source import Form, check_weights, locate, read_index
 from omni_cli.request import ModelInfo
 from omni_cli.transport.messages import Loaded
+from omni_cli.worker.loader.code import check_code
 from omni_cli.worker.loader.derive import card_of, known_card
 from omni_cli.worker.loader.fingerprint import revision_of
-from omni_cli.worker.loader.hub import download
+from omni_cli.worker.loader.hub import download, index_file
 from omni_cli.worker.loader.place import place
 from omni_cli.worker.loader.quantize import components, quantization
 from omni_cli.worker.loader.quiet import quiet
-from omni_cli.worker.loader.single_file import load_file, pipeline_named
-from omni_cli.worker.loader.source import Form, check_code, check_weights, locate, read_index
+from omni_cli.worker.loader.single_file import class_of_file, load_file, pipeline_named
 from omni_cli.worker.loader.tune import DENOISERS, apply, check
 from omni_cli.worker.seam import Seam, install
 
@@ -81,6 +82,37 @@ def load(
     return LoadedPipeline(pipeline, seams, _info(model, revision, type(pipeline), dtype), card, device, versions)
 
 
+def identify(model: ModelConfig, report: Callable[[str], None]) -> Loaded | None:
+    """What `load` would say of `model`, without its weights: of a hub model, only the index is fetched.
+
+    None for a class without a card, which only the loaded pipeline can give. Raises ModelLoadError.
+    """
+    source = locate(model)
+    device, dtype = place(model)
+    check(model.tuning)
+    with quiet():
+        path = source.path or index_file(model.model, model.revision).parent
+        chosen: type | None
+        if source.form is Form.FILE:
+            chosen = class_of_file(path, model)
+        else:
+            index = read_index(path, model.model)
+            if source.form is Form.FOLDER:
+                _check_folder(path, index, model)
+            chosen = _class_of(index, model)
+        card = None if chosen is None else known_card(chosen, model)
+        if chosen is None or card is None:
+            return None
+        report("revision")
+        info = _info(model, _revision(path, source.form, model), chosen, dtype)
+    return Loaded(info=info, card=card, device=str(device), versions={name: version(name) for name in PACKAGES})
+
+
+def _check_folder(folder: Path, index: dict[str, Any], model: ModelConfig) -> None:
+    check_code(folder, index, model, lambda library: hasattr(diffusers.pipelines, library))
+    check_weights(folder, index, model.model)
+
+
 def _revision(path: Path, form: Form, model: ModelConfig) -> str:
     """Of the folder or file; of a single file and the configuration it is read with; of components with files of their own."""
     parts = [path]
@@ -92,7 +124,7 @@ def _revision(path: Path, form: Form, model: ModelConfig) -> str:
 
 def _info(model: ModelConfig, revision: str, pipeline: type, dtype: torch.dtype) -> ModelInfo:
     name = str(dtype).removeprefix("torch.")
-    return ModelInfo(id=model.model, revision=revision, pipeline=pipeline.__name__, dtype=name)
+    return ModelInfo(id=model.title, revision=revision, pipeline=pipeline.__name__, dtype=name)
 
 
 def _class_of(index: dict[str, Any], model: ModelConfig) -> type | None:
@@ -109,8 +141,7 @@ def _load_folder(
     folder: Path, index: dict[str, Any], model: ModelConfig, dtype: torch.dtype, report: Callable[[str], None]
 ) -> Any:
     """The pipeline in a diffusers folder, after the checks."""
-    check_code(folder, index, model, lambda library: hasattr(diffusers.pipelines, library))
-    check_weights(folder, index, model.model)
+    _check_folder(folder, index, model)
     chosen = pipeline_named(model.pipeline) if model.pipeline else diffusers.DiffusionPipeline
     more = quantization(model.tuning, index, DENOISERS) | components(model.tuning, folder, index, dtype)
     return _explained(

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
+from omni_cli.models.source import read_index
 from omni_cli.worker.loader.hub import explained, index_file
-from omni_cli.worker.loader.source import read_index
 
 _ADVICE = (
     "give --pipeline CLASS and --config FOLDER (a diffusers folder of the same architecture, its weights are not read)"
@@ -25,13 +25,22 @@ _ADVICE = (
 
 def load_file(path: Path, model: ModelConfig, dtype: torch.dtype) -> Any:
     """The pipeline in `path`; ModelLoadError if its kind is not known or parts are missing."""
-    shapes = _shapes(path)
-    config = model.config or _default_config(path, shapes)
+    config = _config_of(path, model)
     pipeline_class = pipeline_named(model.pipeline or _class_of(config))
     if not hasattr(pipeline_class, "from_single_file"):
         raise ModelLoadError(f"--model {model.model!r}: {pipeline_class.__name__} cannot be loaded from a single file")
     with explained(model.model):
         return pipeline_class.from_single_file(str(path), config=config, torch_dtype=dtype, revision=model.revision)
+
+
+def class_of_file(path: Path, model: ModelConfig) -> Any:
+    """The class that `load_file` would give, told without reading a weight; ModelLoadError as there."""
+    return pipeline_named(model.pipeline or _class_of(_config_of(path, model)))
+
+
+def _config_of(path: Path, model: ModelConfig) -> str:
+    """Folder or hub id of the configuration that the file is read with."""
+    return model.config or _default_config(path, _shapes(path))
 
 
 def pipeline_named(name: str) -> Any:

@@ -1,26 +1,22 @@
-"""Where a model's files are, and whether they may be loaded. Reads names and small JSON files only."""
+"""Where a model's files are, and whether they may be loaded. Reads names and small JSON files only; no torch."""
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
-from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
 from omni_cli.models.demo import WEIGHTS
-
-INDEX = "model_index.json"
+from omni_cli.models.registry import DEMO, INDEX, ModelChoice, expanded, mode_of
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 """Suffixes of weight files that run code when they are read."""
 
-LIBRARIES = frozenset({"diffusers", "transformers"})
-"""Libraries whose classes a component may name without the user's say-so."""
-
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_ID = re.compile(r"(?=.{1,96}\Z)[\w.-]+(/[\w.-]+)?")
+"""At most 96 characters: huggingface_hub's `validate_repo_id`."""
 
 
 class Form(Enum):
@@ -40,20 +36,21 @@ class Source:
     path: Path | None = None
 
 
-def locate(model: ModelConfig) -> Source:
+def locate(model: ModelChoice) -> Source:
     """What `model.model` names: the demo, a folder, a .safetensors file or a hub id; ModelLoadError for anything else."""
     name = model.model
-    if name == "demo":
+    if name == DEMO:
         return Source(Form.FOLDER, name, WEIGHTS)
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = expanded(name)
+    mode = mode_of(path)
+    if S_ISDIR(mode):
         return Source(Form.FOLDER, name, path)
     if path.suffix in PICKLES:
         raise ModelLoadError(
             f"--model {name!r}: {path.suffix} files are pickles, which can run code when they are read; "
             "convert the file to .safetensors, or find the model in that format"
         )
-    if path.is_file():
+    if S_ISREG(mode):
         if path.suffix == ".safetensors":
             return Source(Form.FILE, name, path)
         raise ModelLoadError(f"--model {name!r} is a file, but not a .safetensors file")
@@ -83,27 +80,6 @@ def _no_index(folder: Path, name: str) -> str:
     return f"--model {name!r}: the folder has no {INDEX}, so it is not a diffusers pipeline{advice}"
 
 
-def check_code(folder: Path, index: dict[str, Any], model: ModelConfig, is_known: Callable[[str], bool]) -> None:
-    """Refuse a model that brings code of its own, or names classes of other libraries, unless the user trusts it.
-
-    `is_known` says whether a library name of the index is one of diffusers' own.
-    """
-    if model.trust_remote_code:
-        return
-    foreign = []
-    if not isinstance(index["_class_name"], str):
-        foreign.append(f"the pipeline {index['_class_name'][-1]}")
-    for component, library, _ in components(index):
-        ships_code = (folder / component / f"{library}.py").is_file()
-        if ships_code or not (library in LIBRARIES or is_known(library)):
-            foreign.append(f"{component} ({library})")
-    if foreign:
-        raise ModelLoadError(
-            f"--model {model.model!r} needs code that is not part of diffusers: {', '.join(foreign)}; "
-            "read that code, and if you trust it pass --trust-remote-code"
-        )
-
-
 def components(index: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(component, library, class) of every part that the index names and that is not null."""
     found = []
@@ -127,3 +103,8 @@ def check_weights(folder: Path, index: dict[str, Any], name: str) -> None:
                 "omni-gen loads .safetensors only: find the model in that format, or convert it "
                 "(diffusers: save_pretrained(..., safe_serialization=True))"
             )
+
+
+def reason_of(error: ModelLoadError, name: str) -> str:
+    """What is wrong with the model `name`, without the flag that a message begins with: for whoever named it elsewhere."""
+    return str(error).removeprefix(f"--model {name!r}").lstrip(": ")
