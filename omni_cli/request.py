@@ -27,9 +27,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """One request, in diffusers' own names. A field that is None was not said.
 
     Sizes are pixels, `fps` frames per second, `seed` the seed of the first output. `extra` holds any other keyword of the
-    pipeline's `__call__`. `image`, `last_image`, `mask`, `video` are paths of input files. `output` is the wanted file
-    name inside the output folder, `format` the name of a writer ("png", "mp4", ...). `model` names another model than the
-    run's own: "demo", a folder, a hub id, or a `.safetensors` file.
+    pipeline's `__call__`. `image`, `last_image`, `mask`, `video`, `prompt_embeds` and `latents` are paths of input files
+    (see `inputs`). `output` is the wanted file name inside the output folder, `format` the name of a writer ("png", "mp4", ...).
+    `model` names another model than the run's own: "demo", a folder, a hub id, or a `.safetensors` file.
     """
 
     id: str | None = None
@@ -50,6 +50,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     last_image: str | None = None
     mask: str | None = None
     video: str | None = None
+    prompt_embeds: str | None = None
+    latents: str | None = None
     num_outputs: int | None = None
     lora: list[Adapter] | None = None
     extra: dict[str, Any] | None = None

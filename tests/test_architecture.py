@@ -17,6 +17,7 @@ FLOORS: dict[str, int] = {
     "media": 1,
     "models": 1,
     "config": 2,
+    "inputs": 2,
     "transport": 3,
     "platforms": 3,
     "writers": 3,

@@ -73,6 +73,8 @@ def run(
     last_image: d.LastImage = None,
     mask: d.Mask = None,
     video: d.Video = None,
+    prompt_embeds: d.PromptEmbeds = None,
+    latents: d.Latents = None,
     num_outputs: d.NumOutputs = None,
     format_: d.Format = None,
     limit: d.Limit = None,

@@ -7,13 +7,14 @@ no fault, and the file is the id and an extension, for an id that cleaning leave
 import re
 from operator import attrgetter
 
+from omni_cli.inputs import FIELD_KINDS
 from omni_cli.planner.resolve import Resolved
 from omni_cli.request import MAX_SEED, GenerationRequest
 
 _OWN = ("id", "prompt", "negative_prompt", "seed")
 """Fields in which rows differ. Checks see of them only whether they are there, and whether they can be encoded."""
 
-_ALONE = ("image", "last_image", "mask", "video", "lora", "extra", "output")
+_ALONE = (*FIELD_KINDS, "lora", "extra", "output")
 """Fields that make a request take the long way."""
 
 _shared = attrgetter(*(name for name in GenerationRequest.__struct_fields__ if name not in _OWN))

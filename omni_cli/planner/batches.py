@@ -7,6 +7,7 @@ from itertools import islice
 
 import msgspec
 
+from omni_cli.inputs import reads_files
 from omni_cli.models.cards import Card
 from omni_cli.request import GenerationRequest, PlannedRequest
 
@@ -19,12 +20,7 @@ def batch_key(request: GenerationRequest, card: Card) -> str:
     Each sample has its own prompt, negative prompt text and seed; the rest is one keyword for all. A second prompt in
     `extra` is one text and would meet a list of first prompts, so such a request goes alone; so does one with inputs.
     """
-    inputs = (request.image, request.last_image, request.mask, request.video)
-    if (
-        not card.batchable
-        or any(value is not None for value in inputs)
-        or any("prompt" in key for key in request.extra or ())
-    ):
+    if not card.batchable or reads_files(request) or any("prompt" in key for key in request.extra or ()):
         return ""
     conditions_on_fps = not _FPS_KEYWORDS.isdisjoint(card.parameters)
     shared = msgspec.structs.replace(

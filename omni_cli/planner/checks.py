@@ -8,32 +8,19 @@ import msgspec
 from omni_cli.errors import Problem, UsageError
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card
+from omni_cli.models.keywords import COUNTS, NAMES, OUTPUT_ONLY, OWNED, RESERVED, TEXTS
+from omni_cli.models.signature import parameters_of
 from omni_cli.planner.located import Located
 from omni_cli.planner.naming import split_extension
 from omni_cli.planner.resolve import Resolved
+from omni_cli.planner.values import misfit, shown
 from omni_cli.prompts.shown import escaped, quoted
 from omni_cli.writers.formats import check_fps, names_for, resolve_format
 
-_KEYWORDS = {
-    "prompt": ("prompt",),
-    "negative_prompt": ("negative_prompt",),
-    "height": ("height",),
-    "width": ("width",),
-    "num_frames": ("num_frames", "video_length", "frames"),
-    "num_inference_steps": ("num_inference_steps",),
-    "guidance_scale": ("guidance_scale",),
-    "guidance_scale_2": ("guidance_scale_2",),
-    "true_cfg_scale": ("true_cfg_scale",),
-    "strength": ("strength",),
-    "image": ("image",),
-    "last_image": ("last_image",),
-    "mask": ("mask_image", "mask"),
-    "video": ("video",),
+_KEYWORDS = {field: names for field, names in NAMES.items() if field not in OUTPUT_ONLY} | {
+    text: (text,) for text in TEXTS
 }
 """Fields that become keywords of a pipeline's call, and the names diffusers has for them. All other fields are handled here."""
-
-_OURS = ("generator", "output_type", "return_dict", "callback_on_step_end", "callback_on_step_end_tensor_inputs")
-_COUNTS = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def card_problems(located: Located, resolved: Resolved, card: Card) -> Iterator[Problem]:
@@ -92,23 +79,32 @@ def _parameters(located: Located, resolved: Resolved, card: Card) -> Iterator[Pr
     for field, names in _KEYWORDS.items():
         if getattr(resolved.said, field) is None or any(name in card.parameters for name in names):
             continue
-        if field == "num_frames" and card.kind is not Kind.VIDEO:
-            continue
+        if field == "num_frames" and (card.kind is not Kind.VIDEO or resolved.said.video is not None):
+            continue  # of an input clip it says how much is read
         yield located.problem(field, f"{card.pipeline} takes no {names[0]}{_origin(located, field)}", "leave it out")
 
 
 def _extra(located: Located, resolved: Resolved, card: Card) -> Iterator[Problem]:
-    for key in resolved.said.extra or {}:
-        if key in _OURS:
+    extra = resolved.said.extra or {}
+    kinds = parameters_of(card.pipeline) or {} if extra else {}
+    for key, value in extra.items():
+        if key in OWNED:
             yield located.problem("extra", f"{quoted(key)} is set by omni-gen", "leave it out")
-        elif key in _COUNTS:
+        elif key in COUNTS:
             yield located.problem("extra", f"{quoted(key)} is what num_outputs is for", "use num_outputs")
         elif key in _KEYWORDS:
             yield located.problem("extra", f"{quoted(key)} is a field of its own", "move it out of extra")
         elif card.parameters and key not in card.parameters:
-            near = difflib.get_close_matches(key[:40], card.parameters, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"it takes {', '.join(card.parameters)}"
+            near = difflib.get_close_matches(key[:40], _open(card), n=1)
+            advice = f"did you mean {near[0]}?" if near else f"it takes {', '.join(_open(card))}"
             yield located.problem("extra", f"{card.pipeline} takes no {quoted(key)}", advice)
+        elif (wanted := misfit(value, kinds.get(key))) is not None:
+            yield located.problem("extra", f"{quoted(key)} cannot be {shown(value)}", wanted)
+
+
+def _open(card: Card) -> list[str]:
+    """The keywords of a call that `extra` may give."""
+    return [name for name in card.parameters if name not in RESERVED and name not in _KEYWORDS]
 
 
 def _carried(located: Located, resolved: Resolved) -> Iterator[Problem]:

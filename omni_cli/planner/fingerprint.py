@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 
 from omni_cli.config import OutputConfig, RunConfig, Tuning
+from omni_cli.inputs import with_paths
 from omni_cli.models.cards import Card
 from omni_cli.planner.contents import Contents
-from omni_cli.request import Adapter, GenerationRequest, ModelInfo
+from omni_cli.request import GenerationRequest, ModelInfo
 
 VERSION = 1
 
@@ -51,23 +52,8 @@ class Fingerprinter:
 
     def _without_names(self, request: GenerationRequest) -> GenerationRequest:
         """`request` with inputs by content and without what is named elsewhere. Unsaid fields are not encoded at all."""
-        image = request.image
-        return msgspec.structs.replace(
-            request,
-            id=None,
-            model=None,
-            output=None,
-            seed=None,
-            num_outputs=None,
-            image=[self._content(path) for path in image] if isinstance(image, list) else self._content_or_none(image),
-            last_image=self._content_or_none(request.last_image),
-            mask=self._content_or_none(request.mask),
-            video=self._content_or_none(request.video),
-            lora=request.lora and [Adapter(path=self._content(a.path), weight=a.weight) for a in request.lora],
-        )
-
-    def _content_or_none(self, path: str | None) -> str | None:
-        return None if path is None else self._content(path)
+        by_content = with_paths(request, lambda file: self._content(file.path))
+        return msgspec.structs.replace(by_content, id=None, model=None, output=None, seed=None, num_outputs=None)
 
     def _content(self, path: str) -> str:
         """The hash of what `path` holds; what is not an absolute path names something on a hub and stands for itself."""

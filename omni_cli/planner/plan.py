@@ -27,6 +27,7 @@ from omni_cli.planner.resolve import Resolved, id_of, resolve
 from omni_cli.planner.room import room_of
 from omni_cli.planner.seeds import sample_seeds
 from omni_cli.planner.template import NameTemplate
+from omni_cli.planner.tensors import tensor_problems
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.writers.formats import check_available
@@ -76,6 +77,7 @@ class Planner:
             return [located.problem("format", str(error))]
         problems = [
             *card_problems(located, resolved, card),
+            *tensor_problems(located, resolved, card),
             *self._codec_problems(located, resolved),
             *self._inputs.problems(located, resolved.request),
         ]

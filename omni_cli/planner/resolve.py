@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from omni_cli.config import OutputConfig, RunConfig
+from omni_cli.inputs import InputKind, with_paths
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card
+from omni_cli.planner.derived import derived
 from omni_cli.planner.naming import split_extension
-from omni_cli.request import Adapter, GenerationRequest
+from omni_cli.request import GenerationRequest
 from omni_cli.writers.formats import Format, default_format, resolve_format
 
 _FIELDS = tuple(name for name in GenerationRequest.__struct_fields__ if name not in ("id", "output", "extra"))
@@ -44,7 +46,7 @@ def resolve(
     """
     own = _grounded(request, base)
     said = _layered(own, _grounded(config.defaults, Path()))
-    full = _layered(said, card.defaults)
+    full = derived(_layered(said, card.defaults), said, card)
     # A single frame of a pipeline that only makes images is what it makes anyway.
     frames = None if card.kind is Kind.IMAGE and full.num_frames == 1 else full.num_frames
     kind = Kind.IMAGE if card.kind is Kind.VIDEO and frames == 1 else card.kind
@@ -94,27 +96,15 @@ def _by_kind(output: OutputConfig, kind: Kind) -> str | None:
 
 def _grounded(request: GenerationRequest, base: Path) -> GenerationRequest:
     """`request` with input paths made absolute from `base`. URLs stay as they are, for a check to name them."""
-    if (request.image or request.last_image or request.mask or request.video or request.lora) is None:
-        return request
-    image = request.image
-    return msgspec.structs.replace(
-        request,
-        image=[_absolute(path, base) for path in image]
-        if isinstance(image, list)
-        else image and _absolute(image, base),
-        last_image=request.last_image and _absolute(request.last_image, base),
-        mask=request.mask and _absolute(request.mask, base),
-        video=request.video and _absolute(request.video, base),
-        lora=request.lora and [_adapter(adapter, base) for adapter in request.lora],
-    )
+    return with_paths(request, lambda file: (_adapter if file.kind is InputKind.LORA else _absolute)(file.path, base))
 
 
 def _absolute(path: str, base: Path) -> str:
-    return path if "://" in path else str((base / path).absolute())
+    return path if "://" in path or path.startswith("data:") else str((base / path).absolute())
 
 
-def _adapter(adapter: Adapter, base: Path) -> Adapter:
-    """`adapter` with an absolute path, unless it names something on a hub: not here, and not written like a file."""
-    path = _absolute(adapter.path, base)
-    written_as_file = adapter.path.startswith(("/", "./", "../")) or adapter.path.lower().endswith(_WEIGHTS)
-    return msgspec.structs.replace(adapter, path=path) if written_as_file or os.path.lexists(path) else adapter
+def _adapter(path: str, base: Path) -> str:
+    """The absolute path of an adapter, unless it names something on a hub: not here, and not written like a file."""
+    absolute = _absolute(path, base)
+    written_as_file = path.startswith(("/", "./", "../")) or path.lower().endswith(_WEIGHTS)
+    return absolute if written_as_file or os.path.lexists(absolute) else path

@@ -7,9 +7,9 @@ Each format only cuts the stream into rows and says how a row's text falls into 
 members of all of them. The text of a row is kept, so that a later check can ask where a field stands.
 """
 
-from omni_cli.prompts.fields import ALIASES, FIELDS, InputFile, input_files
+from omni_cli.prompts.fields import ALIASES, FIELDS
 from omni_cli.prompts.reader import FILE_FORMATS, read
 from omni_cli.prompts.row import Located
 from omni_cli.prompts.rules import FORMATS
 
-__all__ = ["ALIASES", "FIELDS", "FILE_FORMATS", "FORMATS", "InputFile", "Located", "input_files", "read"]
+__all__ = ["ALIASES", "FIELDS", "FILE_FORMATS", "FORMATS", "Located", "read"]

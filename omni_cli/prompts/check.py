@@ -69,13 +69,14 @@ def is_input(field: str | None) -> bool:
 
 
 def has_input(request: GenerationRequest) -> bool:
-    """True if there is something to generate from: a prompt that is not blank, a picture, a video, or other keywords.
+    """True if there is something to generate from: a prompt that is not blank or its embeddings, a picture, a video, or other
+    keywords.
 
     A pipeline that takes no prompt is asked through `extra` (`{"class_labels": [207]}`, `{"eta": 0.0}`).
     """
     prompt = request.prompt
-    said = (prompt is not None and prompt.strip()) or request.image or request.last_image or request.video
-    return bool(said or request.extra)
+    said = (prompt is not None and prompt.strip()) or request.prompt_embeds
+    return bool(said or request.image or request.last_image or request.video or request.extra)
 
 
 def _judged(name: str, node: Node, faults: list[Fault]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _given_twice(member: Member, name: str, other: str) -> Fault:
     return Fault(member.at, name, how, "keep one")
 
 
-_INPUTS = frozenset({"prompt", "image", "last_image", "video", "extra"})
+_INPUTS = frozenset({"prompt", "prompt_embeds", "image", "last_image", "video", "extra"})
 
 _NESTED: dict[str, Callable[[Node, list[Fault]], Any]] = {
     "image": nested.image,

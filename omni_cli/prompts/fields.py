@@ -1,9 +1,8 @@
 """What each field of a request may hold: one rule per field, whatever format the row was written in."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from omni_cli.prompts import rules
 from omni_cli.prompts.shown import quoted
@@ -24,22 +23,6 @@ ALIASES: Mapping[str, str] = {
 """Names that people bring from elsewhere, and ours for them. `size` ("WxH") stands for two fields and is not here."""
 
 SIZE = "size"
-
-
-class InputFile(NamedTuple):
-    """A file that a request reads: the field that names it, and the path as written."""
-
-    field: str
-    path: str
-
-
-def input_files(request: GenerationRequest) -> Iterator[InputFile]:
-    """Every input file of `request`, in the order of its fields. A `lora` may also be a hub id: its path need not exist."""
-    images = request.image if isinstance(request.image, list) else [request.image]
-    named = [("image", path) for path in images]
-    named += [("last_image", request.last_image), ("mask", request.mask), ("video", request.video)]
-    named += [("lora", adapter.path) for adapter in request.lora or ()]
-    return (InputFile(field, path) for field, path in named if path is not None)
 
 
 def known(key: str) -> str | None:
@@ -89,6 +72,8 @@ RULES: Mapping[str, rules.Rule] = {
     "last_image": rules.path,
     "mask": rules.path,
     "video": rules.path,
+    "prompt_embeds": rules.path,
+    "latents": rules.path,
     "num_outputs": rules.whole(1, rules.MAX_OUTPUTS),
     "output": rules.output_name,
     "format": rules.format_name,

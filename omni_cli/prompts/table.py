@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from omni_cli.errors import Problem
+from omni_cli.inputs import FIELD_KINDS
 from omni_cli.prompts.cells import COMMAS, TABS, Cell, Dialect, records, split
 from omni_cli.prompts.check import Parsed, check, has_input, is_input
 from omni_cli.prompts.fields import RULES, known, targets
@@ -156,5 +157,5 @@ def _pinned(node: Node, at: int) -> Node:
 
 _MARKS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
-_TEXTS = ("id", "prompt", "negative_prompt", "last_image", "mask", "video", "output", "format")
+_TEXTS = ("id", "prompt", "negative_prompt", *FIELD_KINDS, "output", "format")
 _NUMBERS = frozenset(RULES) - frozenset(_TEXTS)

@@ -2,8 +2,12 @@
 
 import os
 
+import av
+import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from omni_cli.request import Adapter
 
@@ -20,6 +24,16 @@ def check(planner, ask, card, tmp_path):
         ]
 
     return messages
+
+
+def clip(path, width=16, height=8, rate=8, frames=2):
+    """A clip of black frames."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=rate)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for _ in range(frames):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.zeros((height, width, 3), np.uint8), "rgb24")))
+        container.mux(stream.encode(None))
 
 
 @pytest.fixture
@@ -49,6 +63,9 @@ def test_each_faulty_picture_is_named(check, picture, tmp_path):
     assert check(image="https://example.com/a.png") == [
         'image: "https://example.com/a.png" is a URL; download it first'
     ]
+    assert check(image="data:image/png;base64,AAAA") == [
+        'image: "data:image/png;base64,AAAA" is a data URI; write it to a file'
+    ]
     assert check(image="a\0b") == ['image: "HERE/a\\x00b" cannot be a path: embedded null byte']
     assert len(check(image="cut.png")) == 1
 
@@ -63,9 +80,54 @@ def test_a_picture_is_judged_by_its_header_alone(check, tmp_path):
 
 
 def test_videos_are_looked_at_as_files(check, tmp_path):
-    (tmp_path / "v.mp4").write_bytes(b"anything")
+    clip(tmp_path / "v.mp4")
+    (tmp_path / "bad.mp4").write_bytes(b"anything")
     assert check(video="v.mp4") == []
     assert check(video="none.mp4") == ['video: "HERE/none.mp4" cannot be read: No such file or directory']
+    assert check(video="bad.mp4") == [
+        'video: "HERE/bad.mp4" cannot be read as a video: Invalid data found when processing input'
+    ]
+
+
+def test_a_clip_may_be_an_animation_or_a_folder_of_frames(check, picture, tmp_path):
+    first, *rest = (Image.new("L", (4, 4), level) for level in (0, 100, 200))
+    first.save(tmp_path / "a.gif", save_all=True, append_images=rest)
+    (tmp_path / "frames").mkdir()
+    (tmp_path / "none").mkdir()
+    assert check(video="a.gif") == []
+    assert check(video="none") == ['video: "HERE/none" is a folder without pictures']
+    picture.rename(tmp_path / "frames" / "1.png")
+    assert check(video="frames") == []
+
+
+def test_embeddings_and_latents_are_judged_by_their_headers(check, tmp_path):
+    save_file({"prompt_embeds": torch.zeros(1, 4, 8)}, tmp_path / "ok.safetensors")
+    whole = (tmp_path / "ok.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-1])
+    (tmp_path / "short.safetensors").write_bytes(whole[:20])
+    (tmp_path / "junk.safetensors").write_bytes(b"\x08" + bytes(7) + b"no json!")
+    (tmp_path / "a.pt").write_bytes(b"PK")
+    np.save(tmp_path / "ok.npy", np.zeros((1, 4, 2, 2), np.float32))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "ok.npy").read_bytes()[:-1])
+    np.save(tmp_path / "pickle.npy", np.array([{}], object), allow_pickle=True)
+    assert check(prompt=None, prompt_embeds="ok.safetensors", latents="ok.npy") == []
+    for name, words in {
+        "cut.safetensors": "is cut short, or broken: the place of prompt_embeds is not in it",
+        "short.safetensors": "is not a safetensors file, or only a part of one",
+        "junk.safetensors": "has a header that cannot be read",
+        "a.pt": "is neither a .safetensors nor a .npy file",
+        "cut.npy": "cannot be read as .npy",
+        "pickle.npy": "cannot be read as .npy",
+    }.items():
+        (message,) = check(latents=name)
+        assert message.startswith(f'latents: "HERE/{name}" {words}')
+
+
+def test_files_in_extra_are_judged_too(check, picture):
+    assert check(extra={"control_image": {"image": "ok.png"}, "mask_image": [{"mask": "ok.png"}]}) == []
+    assert check(extra={"control_image": {"image": "none.png"}}) == [
+        'extra: control_image: "HERE/none.png" cannot be read: No such file or directory'
+    ]
 
 
 def test_a_lora_is_a_file_a_folder_or_the_hubs_business(check, tmp_path):

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from omni_cli.errors import UsageError
-from omni_cli.prompts import InputFile, input_files, read
-from omni_cli.request import Adapter, GenerationRequest
+from omni_cli.prompts import read
+from omni_cli.request import GenerationRequest
 
 
 @pytest.mark.parametrize(
@@ -112,18 +112,3 @@ def test_an_input_that_flags_give_excuses_the_rows(tmp_path):
     path.write_text('{"seed": 1}')
     (row,) = read(path, defaults=GenerationRequest(image="a.png"))
     assert row.request == GenerationRequest(seed=1)
-
-
-def test_input_files_are_listed_as_written():
-    request = GenerationRequest(
-        image=["a.png", "b.png"], last_image="c.png", mask="d.png", video="e.mp4", lora=[Adapter(path="f")]
-    )
-    assert list(input_files(request)) == [
-        InputFile("image", "a.png"),
-        InputFile("image", "b.png"),
-        InputFile("last_image", "c.png"),
-        InputFile("mask", "d.png"),
-        InputFile("video", "e.mp4"),
-        InputFile("lora", "f"),
-    ]
-    assert list(input_files(GenerationRequest(prompt="x", image="a.png"))) == [InputFile("image", "a.png")]

@@ -35,6 +35,8 @@ Image = Annotated[str | None, typer.Option(help="Input image.", rich_help_panel=
 LastImage = Annotated[str | None, typer.Option(help="Last frame.", rich_help_panel=_PANEL)]
 Mask = Annotated[str | None, typer.Option(help="Mask image.", rich_help_panel=_PANEL)]
 Video = Annotated[str | None, typer.Option(help="Input video.", rich_help_panel=_PANEL)]
+PromptEmbeds = Annotated[str | None, typer.Option(help="Embeddings, .safetensors.", rich_help_panel=_PANEL)]
+Latents = Annotated[str | None, typer.Option(help="Starting noise, .npy or .safetensors.", rich_help_panel=_PANEL)]
 NumOutputs = Annotated[int | None, typer.Option(help="Outputs per prompt.", rich_help_panel=_PANEL)]
 Format = Annotated[
     str | None, typer.Option("--format", help="png jpeg webp | mp4 webm gif | npy.", rich_help_panel=_PANEL)
