@@ -10,6 +10,7 @@
     │   ├── WorkerDied                3   a worker process ended without being asked to
     │   └── ProtocolError             3   a message that does not belong on this channel
     ├── RequestError                  1   one request failed; the others go on
+    │   ├── InputUnreadable           1   an input file of the request cannot be read
     │   ├── ForwardError              1   the pipeline raised
     │   ├── OutOfDeviceMemory         1   the device's memory is too small, whatever was tried
     │   ├── MediaContractError        1   the pipeline's output breaks the media contract
@@ -107,6 +108,12 @@ class RequestError(OmniGenError):
         """`attempts` is what the executor counted; whoever raises it in a forward knows of one."""
         super().__init__(message)
         self.attempts = attempts
+
+
+class InputUnreadable(RequestError):
+    """An input file of the request cannot be read as what it is meant to be; names the field and the file."""
+
+    kind = "input_unreadable"
 
 
 class ForwardError(RequestError):

@@ -1,6 +1,7 @@
 """The worker's inbox: one thread is the sole reader of the channel.
 
 channel ──> inbox thread ── work (LoadModel, ExecuteModel, Rpc, Shutdown) ──> queue ──> main thread
+                 ├── ExecuteModel ──> its inputs are read ahead as well
                  ├── ReleaseSlot ──> ring, at once: the output thread may be waiting for it
                  ├── Cancel ──> the call is struck off the wanted ones, which the forward looks at between steps
                  ├── Proceed, Cancel ──> queue of decisions, which a stepwise forward waits for after each step
@@ -10,8 +11,9 @@ channel ──> inbox thread ── work (LoadModel, ExecuteModel, Rpc, Shutdown
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from omni_cli.request import PlannedRequest
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import (
     Cancel,
@@ -41,12 +43,17 @@ class Inbox:
         pool: SlotPool,
         on_end: Callable[[], None] = leave,
         on_fault: Callable[[BaseException], None] = give_up,
+        expect: Callable[[Sequence[PlannedRequest]], None] = lambda requests: None,
     ) -> None:
-        """Start reading `channel`. Both callbacks come from the inbox thread, which ends after either."""
+        """Start reading `channel`. All callbacks come from the inbox thread, which ends after the first two.
+
+        `expect` hears of requests when they arrive, in the order in which they will be executed.
+        """
         self._channel = channel
         self._pool = pool
         self._on_end = on_end
         self._on_fault = on_fault
+        self._expect = expect
         self._work: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
         self._decisions: queue.SimpleQueue[Proceed | Cancel] = queue.SimpleQueue()
         self._wanted: set[int] = set()
@@ -90,8 +97,9 @@ class Inbox:
                 self._decisions.put(message)
             case Proceed():
                 self._decisions.put(message)
-            case ExecuteModel(rpc_id=rpc_id) | ExecuteStepwise(rpc_id=rpc_id):
+            case ExecuteModel(rpc_id=rpc_id, requests=requests) | ExecuteStepwise(rpc_id=rpc_id, requests=requests):
                 self._wanted.add(rpc_id)
+                self._expect(requests)
                 self._work.put(message)
             case _:
                 self._work.put(message)

@@ -48,6 +48,12 @@ class NullRunner:
             versions={"torch": str(torch.__version__)},
         )
 
+    def expect(self, requests: Sequence[PlannedRequest]) -> None:
+        """Nothing is read."""
+
+    def forget(self, requests: Sequence[PlannedRequest]) -> None:
+        """Nothing was read."""
+
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:

@@ -1,6 +1,7 @@
-"""The worker process: one model, one device, three threads.
+"""The worker process: one model, one device, four threads.
 
     inbox thread   reads the channel; slots, cancels and decisions at once, work into the queue; ends the process with the channel
+    inputs thread  reads and decodes the input files of the work in the queue    (not started before there is one)
     main thread    receive ─> forward ─> COMPUTE_DONE ─> straight on to the next request   (step mode: see stepwise)
     output thread  side stream: uint8, D2H into a slot ─> OUTPUT_READY          (not started with --no-async)
 
@@ -84,7 +85,7 @@ class Worker:
         self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
         self._leader = Leader(self._runner, engine, self._platform, channel, self._pool, self._outbox)
-        self._inbox = Inbox(channel, self._pool, on_parent_gone)
+        self._inbox = Inbox(channel, self._pool, on_parent_gone, expect=self._runner.expect)
 
     def run(self, first: LoadModel | Identify) -> None:
         """Receive, decide, run, publish."""
@@ -152,6 +153,7 @@ class Worker:
             self._publish(rpc_id, outputs, Interval(start, time.monotonic()))
         finally:
             self._inbox.forget(rpc_id)
+            self._runner.forget(message.requests)
 
     def _forward(self, message: ExecuteModel | ExecuteStepwise) -> list[Output]:
         """Run the pipeline; what it gives may still be computing. A call that was cancelled in the inbox is not begun."""

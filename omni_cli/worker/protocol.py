@@ -1,4 +1,4 @@
-"""What a worker asks of the thing that runs the model. All methods are called from the worker's main thread."""
+"""What a worker asks of the thing that runs the model. All methods but `expect` are called from the worker's main thread."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,6 +64,12 @@ class Runner(Protocol):
 
         `identified` is told what this will return as soon as that is known, if it is known before the weights are loaded.
         """
+
+    def expect(self, requests: Sequence[PlannedRequest]) -> None:
+        """These have arrived and will be executed in their turn: their inputs may be read now. From any thread."""
+
+    def forget(self, requests: Sequence[PlannedRequest]) -> None:
+        """These, which were expected, are over, or will not be executed."""
 
     def execute_model(self, requests: Sequence[PlannedRequest], on_step: OnStep, stop: Stop) -> list[Media]:
         """One checked Media per request, in order; its batch axis is the request's outputs. May still be computing on the device.

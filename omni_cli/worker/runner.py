@@ -20,7 +20,8 @@ from omni_cli.platforms.base import Platform
 from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.transport.messages import Loaded
 from omni_cli.worker.adapters import Adapters
-from omni_cli.worker.calls import Call, per_sample, plan
+from omni_cli.worker.ahead import Ahead
+from omni_cli.worker.calls import Call, per_sample, placed, plan
 from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, identify, load
 from omni_cli.worker.memo import PromptMemo
@@ -39,6 +40,7 @@ class DiffusersRunner:
         self._ladder: Ladder | None = None
         self._memo = PromptMemo(0)
         self._platform = Platform()
+        self._inputs = Ahead()
 
     @property
     def _model(self) -> LoadedPipeline:
@@ -64,7 +66,7 @@ class DiffusersRunner:
         identified: Callable[[Loaded], None] | None = None,
     ) -> Loaded:
         """Load `model`, in place of the one before."""
-        self.close()
+        self._drop()
         loaded = load(model, report, identified)
         self._platform, _ = platforms.resolve(str(loaded.device))
         self._memo = PromptMemo(engine.prompt_cache_bytes)
@@ -72,6 +74,14 @@ class DiffusersRunner:
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline, self._memo.forget)
         self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform, model.tuning.offload != "none")
         return loaded.facts
+
+    def expect(self, requests: Sequence[PlannedRequest]) -> None:
+        """Read the inputs of `requests` ahead."""
+        self._inputs.expect(requests)
+
+    def forget(self, requests: Sequence[PlannedRequest]) -> None:
+        """The inputs of `requests` are wanted no more."""
+        self._inputs.forget(requests)
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
@@ -94,7 +104,9 @@ class DiffusersRunner:
     def _execute(self, requests: Sequence[PlannedRequest], on_state: OnState, stop: Callable[[], bool]) -> list[Media]:
         """Every pipeline call of these requests, smaller or with less memory in use where it runs out."""
         ladder = self._memory
-        planned = [(call, requests[call.owners[0]].request) for call in plan(requests, self._model.card)]
+        planned = [
+            (call, requests[call.owners[0]].request) for call in plan(requests, self._model.card, self._inputs.take)
+        ]
         calls = deque((part, request) for call, request in planned for part in ladder.parts(call, request))
         notes = Notes(len(requests))
         for call, request in planned:
@@ -136,7 +148,7 @@ class DiffusersRunner:
         model, card = self._model, self._model.card
         if self._adapters is not None:
             self._adapters.use(request.lora or ())
-        keywords = call.shared | per_sample(call.samples)
+        keywords = placed(call.shared, model.device, getattr(torch, model.info.dtype)) | per_sample(call.samples)
         keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1)
         for seam in model.seams:
             seam.forget()
@@ -157,7 +169,9 @@ class DiffusersRunner:
         except Exception as error:  # boundary: a pipeline may raise anything, and it fails these requests alone
             if self._platform.is_out_of_memory(error):
                 raise
-            raise ForwardError(f"{type(pipeline).__name__}: {type(error).__name__}: {error}") from error
+            raise ForwardError(
+                f"{type(pipeline).__name__}: {type(error).__name__}: {error}{_given(keywords)}"
+            ) from error
 
     def synchronize(self) -> None:
         """Return when the device has done all its work."""
@@ -178,7 +192,18 @@ class DiffusersRunner:
             self._model.pipeline.to(self._model.device)
 
     def close(self) -> None:
-        """Drop the model; harmless without one."""
+        """Drop the model and read nothing more; harmless without a model."""
+        self._inputs.close()
+        self._drop()
+
+    def _drop(self) -> None:
         self._memo.forget()
         self._loaded = self._adapters = self._ladder = None
         gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time
+
+
+def _given(keywords: dict[str, Any]) -> str:
+    """The tensors that a request brought, for the reader of an error about shapes."""
+    tensors = sorted((name, value) for name, value in keywords.items() if isinstance(value, torch.Tensor))
+    shapes = [f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for name, tensor in tensors]
+    return f"; given: {', '.join(shapes)}" if shapes else ""

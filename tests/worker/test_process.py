@@ -260,3 +260,18 @@ def test_the_first_message_must_be_the_model() -> None:
     channel.close()
     assert serve(worker) is None, "a parent that is gone before it said anything"
     worker.close()
+
+
+@pytest.mark.parametrize("parent", [{"runner": "tests.executor.runners:Expecting"}], indirect=True)
+def test_the_runner_hears_of_a_call_when_it_arrives_and_when_it_is_over(parent: Parent) -> None:
+    parent.call("a", height=4, width=4)
+    parent.next(m.Started)
+    cancelled = parent.call("c", height=4, width=4)
+    parent.send(m.Cancel(rpc_id=cancelled))
+    parent.call("b", height=4, width=4)
+    errors = [parent.next(m.ComputeDone, skip=True).error for _ in range(3)]
+    assert [error and error.kind for error in errors] == [None, "cancelled", None]
+    parent.call("d", prompt="told")
+    told = parent.next(m.ComputeDone, skip=True).error
+    assert told is not None
+    assert told.message == "ValueError: a c b"
