@@ -15,8 +15,8 @@ FROM_PICTURE = {"image": "picture.png", "num_inference_steps": 4, "strength": 0.
 class Case:
     """A tiny model and the fields of a request for it; `image` and the like name files of the inputs folder.
 
-    `file` is the suffix of the file that the plan names. `fps` is what the class's own example writes its clips with, None for
-    what has no rate. `black`: the safety checker is made to fire. `of` says in a word or two which model of the class it is. `plain` are keywords that diffusers is given
+    `file` is the suffix of the file that the plan names. `fps` is what the class's own example writes its clips with, the rate of
+    the input clip where there is one, None for what has no rate. `black`: the safety checker is made to fire. `of` says in a word or two which model of the class it is. `plain` are keywords that diffusers is given
     beside the fields because it would change the size otherwise, `names` its own names for fields where they differ.
     """
 
@@ -75,8 +75,8 @@ CASES = (
     _clip("wan_i2v", 16, CLIP | {"image": "picture.png"}, of="2.1 I2V"),
     _clip("wan_flf2v", 16, CLIP | {"image": "picture.png", "last_image": "last.png"}, of="2.1, first and last frame"),
     _clip("wan_i2v_a14b", 16, CLIP | {"image": "picture.png"}, of="2.2 I2V A14B"),
-    _clip("wan_v2v", 16, {"video": "clip.mp4", "num_inference_steps": 4, "strength": 0.5, "height": 32, "width": 64}),
-    _clip("wan_vace", 16, CLIP | {"video": "clip.mp4"}),
+    _clip("wan_v2v", 8, {"video": "clip.mp4", "num_inference_steps": 4, "strength": 0.5, "height": 32, "width": 64}),
+    _clip("wan_vace", 8, CLIP | {"video": "clip.mp4"}),
     _clip("helios", 24, SMALL | {"num_frames": 33}),
     _clip("hunyuan_video", 15, CLIP),
     _clip("hunyuan_video_15", 24, CLIP),
