@@ -28,6 +28,9 @@ INLINE_BYTES = 1024 * 1024
 DISK_WAIT_S = 300.0
 """Long enough for somebody who watches to make room, short enough that a node does not idle through the night."""
 
+PREVIEW_SUFFIX = ".preview.png"
+"""Ending of a preview's name, after the stem of the output beside which it lies."""
+
 AUTO_BATCH_SIZE = 0
 """The batch size is found by measuring."""
 

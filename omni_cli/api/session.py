@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 from msgspec import structs
 
 from omni_cli.api.stream import Stream
-from omni_cli.batch import Desk, Sizes, Stop, Storage, render
+from omni_cli.batch import Desk, Previews, Sizes, Stop, Storage, render
 from omni_cli.config import ModelConfig, RunConfig
 from omni_cli.errors import Interrupted
 from omni_cli.events import AnyEvent, Note, Observer
@@ -47,6 +47,7 @@ class Session(AbstractContextManager["Session"]):
         self._known: dict[ModelConfig, Loaded] = {}
         self._loading: dict[ModelConfig, Loading] = {}
         self._models: Models | None = None
+        self._previews = Previews(config.output, self.observe) if config.engine.preview_every else None
         self._streams: set[Stream] = set()
         self.stop = Stop()
         self.skipped = 0
@@ -76,7 +77,12 @@ class Session(AbstractContextManager["Session"]):
     def start(self, likely: ModelConfig | None = None) -> None:
         """Start the worker processes; returns at once. To be asked of the `likely` model makes them import all they need."""
         if self._executor is None:
-            self._executor = self._stack.enter_context(make_executor(self.config.engine, self.observe))
+            if self._previews is None:
+                executor = make_executor(self.config.engine, self.observe)
+            else:
+                self._stack.enter_context(self._previews)
+                executor = make_executor(self.config.engine, self.observe, self._previews.take)
+            self._executor = self._stack.enter_context(executor)
             if likely is not None:
                 self._executor.identify(likely)
 
@@ -171,6 +177,7 @@ class Session(AbstractContextManager["Session"]):
         """Render one request step by step, done before or not; `latents`: each step brings them."""
         steering = Steering(paced=True, latents=latents)
         desk = self._desk(writers=1)
+        desk.announce([planned])
         (handle,) = self.executor.submit([planned], steering, self.models().model_of(planned.request))
         desk.expect(handle)
         stream = Stream(self.executor, desk, handle, steering, self._streams.discard)
@@ -191,6 +198,7 @@ class Session(AbstractContextManager["Session"]):
             writers=writers,
             background=self._on_cpu(),
             storage=self._storage(),
+            previews=self._previews,
         )
 
     def _storage(self) -> Storage:

@@ -5,12 +5,9 @@
 A request ends here, whichever way it went: with one row, or - if the engine itself is gone - with the engine's error.
 """
 
-import os
 import queue
-import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,6 +16,8 @@ from typing import Self
 
 from msgspec import structs
 
+from omni_cli.batch.cores import yield_cores
+from omni_cli.batch.previews import Previews
 from omni_cli.batch.storage import Storage
 from omni_cli.config import OutputConfig
 from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError, StorageFault, StorageLost
@@ -41,8 +40,6 @@ from omni_cli.writers import Frames, Metadata, Written, samples, write_output
 Ended = Result | OmniGenError
 """What the queue gives: a row, or the error that ends the run."""
 
-_BACKGROUND_NICENESS = 5
-
 
 class Desk:
     """Writer threads over one output folder."""
@@ -57,6 +54,7 @@ class Desk:
         writers: int,
         background: bool = False,
         storage: Storage | None = None,
+        previews: Previews | None = None,
     ) -> None:
         """`model_of` tells which model renders a request, `append` journals a row. `background`: encode at lower priority,
         where the forward needs the same cores.
@@ -68,9 +66,15 @@ class Desk:
         self._model_of = model_of
         self._append = append
         self._observe = observer
+        self._previews = previews
         self.storage = storage or Storage(self._root, config.disk_wait, note=self.note)
         self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
-        self._threads = ThreadPoolExecutor(writers, "writer", _yield_cores if background else None)
+        self._threads = ThreadPoolExecutor(writers, "writer", yield_cores if background else None)
+
+    def announce(self, call: Sequence[PlannedRequest]) -> None:
+        """These requests are about to be submitted."""
+        if self._previews is not None:
+            self._previews.open(call)
 
     def expect(self, handle: Handle) -> None:
         """Finish this request as soon as its output is there. The pump only hands it on."""
@@ -93,7 +97,7 @@ class Desk:
     def _finish(self, handle: Handle) -> None:
         """Every way through ends in exactly one entry on the queue: a waiter is never left."""
         try:
-            self.ended.put(self._end(handle))
+            self.ended.put(self._put_away(handle))
         except OmniGenError as error:
             self.ended.put(error)
         except BaseException as error:
@@ -101,6 +105,14 @@ class Desk:
             self.ended.put(
                 EngineError(f"finishing request {handle.planned.id!r} failed: {type(error).__name__}: {error}")
             )
+
+    def _put_away(self, handle: Handle) -> Result:
+        """The request's row; its preview is gone then, however it ended."""
+        try:
+            return self._end(handle)
+        finally:
+            if self._previews is not None:
+                self._previews.close(handle.planned)
 
     def _end(self, handle: Handle) -> Result:
         """The request's row, journaled. Raises EngineError if the engine, not the request, is at fault."""
@@ -226,14 +238,3 @@ def _timings(output: Output, encode: Interval = Interval(0, 0), write: Interval 
         encode=encode.seconds,
         write=write.seconds,
     )
-
-
-def _yield_cores() -> None:
-    """Let this thread run behind the forward. Linux gives each thread a niceness of its own; elsewhere nothing changes.
-
-    A run that was started nicer than that stays as it is: only root may become less nice, and nobody has asked for it.
-    """
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        niceness = max(_BACKGROUND_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
-        os.setpriority(os.PRIO_PROCESS, thread, niceness)

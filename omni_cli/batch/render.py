@@ -75,6 +75,7 @@ class _Walk:
     def submit(self, call: Sequence[PlannedRequest]) -> Sequence[Handle]:
         """Hand a call to the executor and its requests to the desk."""
         try:
+            self._desk.announce(call)
             handles = self._executor.submit(call, model=self._model_of(call[0].request))
         except EngineError as error:
             self.fatal = error

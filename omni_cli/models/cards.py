@@ -36,6 +36,13 @@ class SizeRule(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(count for count in (low, low + self.frame_step) if count >= 1)
 
 
+class LatentRgb(msgspec.Struct, frozen=True, kw_only=True):
+    """Colours of a VAE's latents, as they are denoised: levels 0..255 = latents · `weights` + `bias`; a row of three per channel."""
+
+    weights: tuple[tuple[float, float, float], ...]
+    bias: tuple[float, float, float]
+
+
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline class.
 
@@ -43,7 +50,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     prompts with a list of generators gives each sample the same result as alone. `output_type` is what the loader asks
     the pipeline for: "device" goes through the processor seam, "pt" and "np" are for pipelines that check a list.
     `call` holds constant keywords of the pipeline's call. `parameters` are the keywords its `__call__` takes; empty means
-    not known before loading.
+    not known before loading. `latent_rgb` is for previews, where it is known for the VAE; else it is fitted.
     """
 
     pipeline: str
@@ -54,3 +61,4 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     output_type: str = "device"
     call: dict[str, int | float | str | bool] = {}
     parameters: tuple[str, ...] = ()
+    latent_rgb: LatentRgb | None = None

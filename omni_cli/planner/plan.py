@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from omni_cli.config import RunConfig
+from omni_cli.config import PREVIEW_SUFFIX, RunConfig
 from omni_cli.errors import ModelLoadError, Problem, PromptFileError, UsageError
 from omni_cli.models.cards import Card
 from omni_cli.planner.alike import Alike
@@ -229,6 +229,8 @@ class Planner:
 
     def _claim_file(self, located: Located, path: str) -> list[Problem]:
         fault = self._places.fault(path)
+        if not fault and self._config.engine.preview_every and path.casefold().endswith(PREVIEW_SUFFIX):
+            fault = f"ends in {PREVIEW_SUFFIX}, as the previews of --preview-every do"
         first = None if fault else self._claims.claim_file(path, located.line)
         if not fault and first is None:
             return []

@@ -18,6 +18,7 @@ from omni_cli.events import (
     ModelSwitched,
     Note,
     OutputReady,
+    PreviewWritten,
     RequestFinished,
     RunFinished,
     RunStarted,
@@ -55,6 +56,7 @@ class Board:
         self._failed = 0
         self._lines: deque[Line] = deque()
         self._lost_lines = 0
+        self._previewed = False
 
     def __call__(self, event: AnyEvent) -> None:
         """Take in one event, from any thread."""
@@ -78,6 +80,8 @@ class Board:
             case ForwardStep():
                 worker = self._workers.get(event.worker)
                 worker.step, worker.total = event.step, event.total
+            case PreviewWritten():
+                self._preview(event)
             case ForwardDone():
                 self._workers.computed(event)
             case OutputReady():
@@ -101,6 +105,13 @@ class Board:
         self._ready_at = event.at if self._ready_at is None else self._ready_at
         what = f"{event.pipeline} on {event.device}, {event.dtype}"
         self._say("ready", f"worker {event.worker}: {what}, ready after {text.seconds(event.seconds)}")
+
+    def _preview(self, event: PreviewWritten) -> None:
+        """Where to look, once: the others lie beside their outputs as well."""
+        if not self._previewed:
+            self._previewed = True
+            place = f"{self._run.output_dir}/{event.path}" if self._run is not None else event.path
+            self._say("info", f"previews beside the outputs while these are in the making: {place}")
 
     def _finish(self, event: RequestFinished) -> None:
         result = event.result

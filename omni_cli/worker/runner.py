@@ -26,6 +26,7 @@ from omni_cli.worker.collect import check_size, media_of, split
 from omni_cli.worker.loader import LoadedPipeline, identify, load
 from omni_cli.worker.memo import PromptMemo
 from omni_cli.worker.memory import Ladder, Notes
+from omni_cli.worker.preview import Previewer
 from omni_cli.worker.protocol import OnState, StepState
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
@@ -38,6 +39,7 @@ class DiffusersRunner:
         self._loaded: LoadedPipeline | None = None
         self._adapters: Adapters | None = None
         self._ladder: Ladder | None = None
+        self._previewer: Previewer | None = None
         self._memo = PromptMemo(0)
         self._platform = Platform()
         self._inputs = Ahead()
@@ -73,6 +75,8 @@ class DiffusersRunner:
         self._memo.install(loaded.pipeline)
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline, self._memo.forget)
         self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform, model.tuning.offload != "none")
+        if engine.preview_every:
+            self._previewer = Previewer(loaded, engine.preview_every, report)
         return loaded.facts
 
     def expect(self, requests: Sequence[PlannedRequest]) -> None:
@@ -149,7 +153,8 @@ class DiffusersRunner:
         if self._adapters is not None:
             self._adapters.use(request.lora or ())
         keywords = placed(call.shared, model.device, getattr(torch, model.info.dtype)) | per_sample(call.samples)
-        keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1)
+        sketcher = None if self._previewer is None else self._previewer.sketcher(call, request)
+        keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1, sketcher)
         for seam in model.seams:
             seam.forget()
         output = self._invoke(model.pipeline, keywords | {"output_type": card.output_type})
@@ -198,7 +203,7 @@ class DiffusersRunner:
 
     def _drop(self) -> None:
         self._memo.forget()
-        self._loaded = self._adapters = self._ladder = None
+        self._loaded = self._adapters = self._ladder = self._previewer = None
         gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time
 
 

@@ -54,6 +54,10 @@ class Pending:
         _sync_folder(self.path.parent)
         return Placed(digest, size)
 
+    def show(self) -> None:
+        """Give the bytes their final name at once, not durably: for what may be lost, such as a preview."""
+        self.temporary.replace(self.path)
+
 
 @contextlib.contextmanager
 def placing(root: Path, name: str) -> Iterator[Pending]:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 from omni_cli.api import OmniGen
 from omni_cli.config import EngineConfig, RunConfig
 from omni_cli.errors import UsageError
+from omni_cli.events import AnyEvent, PreviewWritten
 from omni_cli.executor.steering import Latents
 from omni_cli.journal import read_rows
 
@@ -139,15 +141,29 @@ def test_settings_that_contradict_each_other_are_told_at_once(tmp_path: Path) ->
         OmniGen(output_dir=str(tmp_path), config=RunConfig(engine=engine))
 
 
-def test_the_demo_model_gives_the_same_pixels_step_by_step(tmp_path: Path) -> None:
-    request = {"prompt": "a red circle moving right on a blue background", "seed": 3, "num_frames": 1, "steps": 3}
-    with OmniGen(output_dir=str(tmp_path)) as gen:
+def test_the_demo_model_gives_the_same_pixels_step_by_step_and_previews_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out, previews = tmp_path / "out", dict[int, np.ndarray[Any, Any]]()
+
+    def observe(event: AnyEvent) -> None:
+        if isinstance(event, PreviewWritten):
+            with Image.open(out / event.path) as image:
+                previews[event.step] = np.asarray(image)
+
+    request = {"prompt": "a red circle moving right on a blue background", "seed": 3, "num_frames": 1, "steps": 4}
+    config = RunConfig(engine=EngineConfig(preview_every=1))
+    with OmniGen(output_dir=str(out), config=config, observer=observe) as gen:
         stream = gen.stream({**request, "id": "steps"})
         sigmas = [step.sigma for step in stream.steps()]
         stream.result()
         (whole,) = gen.generate({**request, "id": "whole"})
     assert sigmas[-1] == 0
     assert sigmas == sorted(sigmas, reverse=True)  # type: ignore[type-var]
-    assert (tmp_path / whole.files[0].path).is_file()
-    with Image.open(tmp_path / "steps.png") as one, Image.open(tmp_path / "whole.png") as other:
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    with Image.open(out / "steps.png") as one, Image.open(out / whole.files[0].path) as other:
+        picture = np.asarray(one)
+        assert picture.tobytes() == np.asarray(other).tobytes()
+    best = max(np.corrcoef(preview.ravel(), picture.ravel())[0, 1] for preview in previews.values())
+    assert best > 0.8
+    assert sorted(path.name for path in out.glob("*.png")) == ["steps.png", "whole.png"]

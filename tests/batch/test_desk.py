@@ -187,7 +187,7 @@ def test_intervals_of_several_files_add_up() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities per thread are Linux's")
 def test_a_run_that_was_started_nicer_than_that_is_not_made_less_nice() -> None:
     code = (
-        "import os, threading; os.nice(12); from omni_cli.batch.desk import _yield_cores; _yield_cores(); "
+        "import os, threading; os.nice(12); from omni_cli.batch.cores import yield_cores; yield_cores(); "
         "print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))"
     )
     before = os.getpriority(os.PRIO_PROCESS, 0)

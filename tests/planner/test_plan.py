@@ -3,6 +3,7 @@
 import pytest
 from PIL import Image
 
+from omni_cli.config import EngineConfig
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.prompts import read
 from omni_cli.request import MAX_SEED
@@ -133,3 +134,13 @@ def test_real_prompt_files_are_pointed_into(planner, tmp_path):
     with pytest.raises(PromptFileError) as refused:
         planner().check_all(read(path))
     assert [(p.line, p.column, p.field) for p in refused.value.problems] == [(2, 25, "width"), (3, 30, "id")]
+
+
+@pytest.mark.parametrize("field", [{"id": "a.preview"}, {"id": "a", "output": "deep/A.Preview.png"}])
+def test_a_file_may_not_be_named_like_a_preview_where_there_are_previews(planner, ask, field):
+    row = ask(0, num_frames=1, **field)
+    planner().check_all([row])
+    with pytest.raises(
+        PromptFileError, match=r"ends in \.preview\.png, as the previews of --preview-every do; give it"
+    ):
+        planner(engine=EngineConfig(preview_every=2)).check_all([row])

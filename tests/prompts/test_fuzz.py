@@ -3,7 +3,6 @@
 import gzip
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from omni_cli.config import OutputConfig, RunConfig
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.planner import Planner
-from omni_cli.planner.check_file import check_file, from_here
-from omni_cli.planner.models import Models
+from omni_cli.planner.check_file import check_file, known_card
 from omni_cli.planner.source import Source
 from omni_cli.prompts import Located
 from omni_cli.request import GenerationRequest, ModelInfo
@@ -32,9 +30,9 @@ CONFIG = RunConfig(output=OutputConfig(output_dir="/nonexistent/out"))
 
 def judge(path: Path) -> dict[int, str]:
     """What becomes of each line that holds something: "request" or "problem". AssertionError if it is not as it must be."""
-    look = from_here(CONFIG)
-    models = Models(CONFIG.model, path.parent, lambda model: replace(look(model), info=INFO))
-    planner = Planner(CONFIG, models, path.parent)
+    card = known_card(CONFIG)
+    assert card is not None
+    planner = Planner(CONFIG, card, INFO, {}, base=path.parent)
     told: dict[int, str] = {}
     with Source(str(path), GenerationRequest()) as source:
         for row in source.rows():

@@ -10,6 +10,7 @@ from omni_cli.events import (
     ModelLoading,
     Note,
     OutputReady,
+    PreviewWritten,
     RequestFinished,
 )
 from omni_cli.request import Interval
@@ -114,3 +115,13 @@ def test_run_that_broke_off_gets_an_ending_with_what_was_seen(opening: list[AnyE
 
 def test_run_that_ended_gets_no_second_ending(opening: list[AnyEvent], closing: list[AnyEvent]) -> None:
     assert board_of(opening, closing).ending(3, "x") is None
+
+
+def test_where_previews_lie_is_said_once(opening: list[AnyEvent]) -> None:
+    board = board_of(opening)
+    board.take_lines()
+    for step in (1, 2):
+        board(PreviewWritten(at=13, id="a", path="deep/[red]a.preview.png", step=step, total=8))
+    (line,) = board.take_lines()
+    assert line.kind == "info"
+    assert line.text.endswith("/deep/[red]a.preview.png")

@@ -3,17 +3,20 @@
 import mmap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
 
 from omni_cli.config import INLINE_BYTES, VideoOutputTransport
 from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
+from omni_cli.platforms.base import Platform
 from omni_cli.platforms.cpu import CpuPlatform
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.ring import SlotPool, SlotViews
-from omni_cli.worker.outbox import Outbox, Output
+from omni_cli.worker.outbox import Outbox, Output, Sketch
 from omni_cli.worker.packing import Packer
 
 PATIENCE_S = 30.0
@@ -32,13 +35,19 @@ def output(id_: str, level: float = 1.0, side: int = SIDE) -> Output:
 class Post:
     """An outbox and the parent's end of its channel."""
 
-    def __init__(self, ring: int = 4 * SLOT, limit: int = 1 << 30) -> None:
+    def __init__(self, ring: int = 4 * SLOT, limit: int = 1 << 30, platform: Platform | None = None) -> None:
         self.parent, theirs = Channel.pair()
         self.worker = Channel(theirs)
         self.pool = SlotPool(ring)
         self.views = SlotViews()
         packer = Packer(CpuPlatform(), VideoOutputTransport())
-        self.outbox = Outbox(self.worker, self.pool, packer, CpuPlatform(), limit)
+        self.outbox = Outbox(self.worker, self.pool, packer, platform or CpuPlatform(), limit)
+
+    def next(self) -> m.FromWorker:
+        """The next message, whatever it is."""
+        received = self.parent.receive()
+        assert received is not None
+        return m.decode_from_worker(received[0])
 
     def receive(self) -> tuple[m.OutputReady, set[int]]:
         """The next message and the levels of its pixels."""
@@ -167,3 +176,58 @@ def test_closing_sends_what_is_left_and_ends_the_thread() -> None:
     assert [post.receive()[0].async_output_id for _ in range(5)] == [f"b/{n}" for n in range(5)]
     assert all(thread.name != "output" for thread in threading.enumerate())
     post.close()
+
+
+class Slow(CpuPlatform):
+    """A device whose copies wait for a word."""
+
+    def __init__(self) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+
+    @contextmanager
+    def side_stream(self, after: Any | None) -> Iterator[None]:
+        self.entered.set()
+        assert self.go.wait(PATIENCE_S)
+        yield
+
+
+def sketch(id_: str, step: int, *shape: int) -> Sketch:
+    message = m.Preview(rpc_id=1, request_id=id_, step=step, total=9)
+    return Sketch(message, torch.full(shape or (1, 2, 3), step, dtype=torch.uint8), None)
+
+
+def test_of_previews_that_wait_only_the_latest_of_each_request_is_sent_and_before_any_output() -> None:
+    platform = Slow()
+    post = Post(platform=platform)
+    post.outbox.start("cpu")
+    post.outbox.show(sketch("a", 1))
+    assert platform.entered.wait(PATIENCE_S)
+    post.outbox.put([output("b/out", side=4)])
+    for step in (2, 3):
+        post.outbox.show(sketch("a", step))
+        post.outbox.show(sketch("b", step))
+    assert post.outbox.in_flight == 4
+    platform.go.set()
+    told = [post.next() for _ in range(4)]
+    shown = [(t.request_id, t.step, t.width, t.height, t.pixels) for t in told if isinstance(t, m.Preview)]
+    assert shown == [("a", 1, 2, 1, b"\1" * 6), ("a", 3, 2, 1, b"\3" * 6), ("b", 3, 2, 1, b"\3" * 6)]
+    assert isinstance(told[-1], m.OutputReady)
+    assert post.outbox.drain(PATIENCE_S)
+    assert post.outbox.in_flight == 0
+    post.close()
+
+
+def test_without_an_output_thread_a_preview_is_sent_at_once(post: Post) -> None:
+    post.outbox.show(sketch("a", 7))
+    assert isinstance(post.next(), m.Preview)
+
+
+def test_a_preview_that_cannot_be_copied_says_so_and_the_output_thread_goes_on(post: Post) -> None:
+    post.outbox.start("cpu")
+    post.outbox.show(sketch("a", 1, 3))
+    told = post.next()
+    assert isinstance(told, m.Preview)
+    assert told.fault is not None
+    assert told.fault.startswith("ValueError")
+    post.outbox.put([output("b/out", side=4)])
+    assert isinstance(post.next(), m.OutputReady)
