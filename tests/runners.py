@@ -75,3 +75,21 @@ class Invalid(NullRunner):
                 case "two":
                     media.data[0, 0, ..., 1, 1] = 1.0
         return [replace(media, notes=("halved",)) for media in medias]
+
+
+class Secretive(NullRunner):
+    """What it is, it tells only when it is loaded."""
+
+    def identify(self, model: ModelConfig, report: Callable[[str], None]) -> Loaded | None:  # type: ignore[override]
+        """Nothing."""
+        return None
+
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
+        """The facts of NullRunner."""
+        return NullRunner().load(model, engine, report)

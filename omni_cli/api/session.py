@@ -19,7 +19,7 @@ from msgspec import structs
 from omni_cli.api.stream import Stream
 from omni_cli.batch import Desk, Previews, Sizes, Stop, Storage, render
 from omni_cli.config import ModelConfig, RunConfig
-from omni_cli.errors import Interrupted
+from omni_cli.errors import Interrupted, UsageError
 from omni_cli.events import AnyEvent, Note, Observer
 from omni_cli.executor import make_executor
 from omni_cli.executor.protocol import Executor, Loading
@@ -37,8 +37,9 @@ T = TypeVar("T")
 class Session(AbstractContextManager["Session"]):
     """A held output folder, an executor, and from `load` on a model."""
 
-    def __init__(self, config: RunConfig, observer: Observer, timeline: Timeline) -> None:
-        """Nothing is opened before the session is entered."""
+    def __init__(self, config: RunConfig, observer: Observer, timeline: Timeline, *, dry: bool = False) -> None:
+        """Nothing is opened before the session is entered. `dry`: no weights are ever loaded."""
+        self._dry = dry
         self.config = config
         self.timeline = timeline
         self._show = observer
@@ -128,7 +129,14 @@ class Session(AbstractContextManager["Session"]):
         return self._models
 
     def _look(self, model: ModelConfig) -> Facts:
-        loaded = self.identify(model) or self.load(model)
+        loaded = self.identify(model)
+        if loaded is None:
+            if self._dry:
+                raise UsageError(
+                    f"--dry-run: what the model {model.title!r} takes is told only by its loaded weights, because its pipeline"
+                    " class has no card here; its requests cannot be planned without rendering"
+                )
+            loaded = self.load(model)
         return Facts(loaded.card, loaded.info, loaded.versions)
 
     def _wait(self, future: "Future[T]") -> T:

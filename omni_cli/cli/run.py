@@ -91,6 +91,7 @@ def run(
     keep_previews: o.KeepPreviews = False,
     no_disk_check: o.NoDiskCheck = False,
     disk_wait: o.DiskWait = 300.0,
+    dry_run: v.DryRun = False,
     progress: v.ProgressOption = v.Progress.AUTO,
     print_: v.PrintOption = None,
     trace: v.Trace = None,
@@ -102,6 +103,9 @@ def run(
     from omni_cli.cli.perform import perform
     from omni_cli.cli.settings import run_config
 
-    raise typer.Exit(
-        perform(prompts, run_config(given), progress.value, None if print_ is None else print_.mode, trace, log_file)
-    )
+    data = None if print_ is None else print_.mode
+    if dry_run:
+        from omni_cli.cli.dry import dry_run as plan
+
+        raise typer.Exit(plan(prompts, run_config(given), data))
+    raise typer.Exit(perform(prompts, run_config(given), progress.value, data, trace, log_file))

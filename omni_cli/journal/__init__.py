@@ -2,7 +2,7 @@
 
     held_folder ──> .omni-gen.lock (flock)
          │
-    read_index ───> id → place of its last row ──> Journal.is_done   (row read back, files hashed)
+    read_index ───> id → place of its last row ──> Ledger.is_done    (row read back, files hashed)
          │                                    <── Journal.append    (one write, fsync)
     compact <────── rows that a later row of the same id replaced, on open and on close
 
@@ -11,6 +11,7 @@ While a run appends, the last row of an id is the one that counts; when it has c
 
 from omni_cli.journal.folder import LOCK_NAME, check_folder
 from omni_cli.journal.journal import Journal, read_rows
+from omni_cli.journal.ledger import Ledger, Standing, read_ledger
 from omni_cli.journal.rows import MANIFEST_NAME
 
-__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "check_folder", "read_rows"]
+__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "Ledger", "Standing", "check_folder", "read_ledger", "read_rows"]

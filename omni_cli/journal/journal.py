@@ -1,6 +1,5 @@
 """The journal of one run: asks what is done already, and records what is done now."""
 
-import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -15,30 +14,27 @@ from omni_cli.disk import lies_with_the_disk, reason
 from omni_cli.errors import EngineError, OmniGenError, OutputFolderError, StorageFault, StorageLost
 from omni_cli.journal.compact import COMPACT_NAME, compact, sync_folder
 from omni_cli.journal.folder import held_folder
+from omni_cli.journal.ledger import Ledger
 from omni_cli.journal.rows import (
     MANIFEST_NAME,
     NOT_A_ROW,
-    Entry,
     RowIndex,
     kept_lines,
     open_manifest,
-    read_entry,
     read_index,
 )
 from omni_cli.log import logger
-from omni_cli.request import OutputFile, PlannedRequest, Result
+from omni_cli.request import Result
 
 _results = msgspec.json.Decoder(Result)
 
 
-class Journal:
+class Journal(Ledger):
     """`manifest.jsonl` of a folder that this process holds. Safe to use from any thread while it is open."""
 
     def __init__(self, path: Path, file: FileIO, index: RowIndex) -> None:
         """Over `file`, unbuffered and in append mode, whose lines `index` knows; use `Journal.open`."""
-        self.path = path
-        self._file = file
-        self._index = index
+        super().__init__(path, file, index)
         self._lock = threading.Lock()
         self._torn: int | None = None
 
@@ -110,34 +106,6 @@ class Journal:
         )
         return StorageFault(text) if lies_with_the_disk(error, self.path.parent) else EngineError(text)
 
-    def has_done(self, request_id: str) -> bool:
-        """True if the last row of `request_id` says done. Nothing is compared with it: enough to guess at the work that is left."""
-        entry = self._entry(request_id)
-        return entry is not None and entry.status == "done"
-
-    def is_done(self, planned: PlannedRequest) -> bool:
-        """True if `planned` needs no rendering: its row says done, with this fingerprint, and its files are what was written.
-
-        Each file whose size fits is read and hashed (about 1 GB/s, outside the GIL): exact, and cheap beside rendering.
-        """
-        entry = self._entry(planned.id)
-        return (
-            entry is not None
-            and entry.status == "done"
-            and entry.fingerprint == planned.fingerprint
-            and tuple(file.path for file in entry.files) == planned.files
-            and all(_is_intact(self.path.parent, file) for file in entry.files)
-        )
-
-    def _entry(self, request_id: str) -> Entry | None:
-        """The last row of `request_id`, read back."""
-        place = self._index.find(request_id)
-        if place is None:
-            return None
-        offset, length = place
-        entry = read_entry(os.pread(self._file.fileno(), length, offset))
-        return entry if entry is not None and entry.id == request_id else None
-
     def _close(self) -> None:
         """Leave exactly one row per id behind."""
         with self._lock:
@@ -198,16 +166,3 @@ def _warn_unreadable(path: Path, index: RowIndex) -> None:
         logger.warning(
             "%d lines of %s are not rows of this version; they are kept, and count as not done", index.unreadable, path
         )
-
-
-def _is_intact(root: Path, file: OutputFile) -> bool:
-    """True if `file` lies under `root` with the bytes that were recorded. A file that cannot be read is not intact."""
-    try:
-        descriptor = os.open(root / file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as stream:
-            # Devices and pipes have size 0, which no output has; a folder cannot be read.
-            if os.fstat(descriptor).st_size != file.bytes:
-                return False
-            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-    except OSError:
-        return False

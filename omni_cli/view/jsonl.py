@@ -5,7 +5,6 @@ import threading
 import msgspec
 
 from omni_cli.events import AnyEvent, ForwardStep, RunFinished
-from omni_cli.request import Result
 from omni_cli.view.loop import Lines
 from omni_cli.view.outlet import Outlet
 
@@ -15,7 +14,7 @@ MAX_LAG = 10_000
 _encoder = msgspec.json.Encoder()
 
 
-def json_line(value: AnyEvent | Result) -> bytes:
+def json_line(value: msgspec.Struct) -> bytes:
     """`value` as one line of JSON; lone surrogates (a path that is not UTF-8) become question marks."""
     try:
         return _encoder.encode(value)

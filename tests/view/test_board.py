@@ -8,6 +8,7 @@ from omni_cli.events import (
     ForwardDone,
     ForwardStarted,
     ModelLoading,
+    ModelSwitched,
     Note,
     OutputReady,
     PreviewWritten,
@@ -125,3 +126,10 @@ def test_where_previews_lie_is_said_once(opening: list[AnyEvent]) -> None:
     (line,) = board.take_lines()
     assert line.kind == "info"
     assert line.text.endswith("/deep/[red]a.preview.png")
+
+
+def test_a_switch_of_model_is_a_line(opening: list[AnyEvent]) -> None:
+    board = board_of(opening)
+    board.take_lines()
+    board(ModelSwitched(at=13, model="owner/name"))
+    assert [tuple(line) for line in board.take_lines()] == [("info", "switching to model owner/name")]

@@ -35,6 +35,9 @@ ProgressOption = Annotated[Progress, typer.Option("--progress", help="On stderr.
 PrintOption = Annotated[
     Print | None, typer.Option("--print", help="On stdout, for each finished request.", rich_help_panel=_PANEL)
 ]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done; load and write nothing.", rich_help_panel=_PANEL)
+]
 Trace = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the timeline as a Chrome trace.", rich_help_panel=_PANEL)
 ]
