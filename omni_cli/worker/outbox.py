@@ -27,7 +27,7 @@ from omni_cli.transport.channel import Channel
 from omni_cli.transport.messages import OutputReady, Preview, encode
 from omni_cli.transport.ring import Slot, SlotPool
 from omni_cli.worker.faults import give_up, remote_error
-from omni_cli.worker.packing import Packer
+from omni_cli.worker.packing import Packed, Packer
 
 
 @dataclass(slots=True)
@@ -223,11 +223,17 @@ class Outbox:
         buffer, start = Buffer(self._pool), time.monotonic()
         try:
             packed = self._packer.pack(output.media, output.done, buffer.allocate)
+            return self._told(output, packed, buffer, start)
         except Exception as error:  # boundary: whatever packing raises fails this request, not the worker
             buffer.give_back()
             took = Interval(start, time.monotonic())
             message = OutputReady(async_output_id=output.output_id, error=remote_error(error), d2h=took)
             return encode(message), (), None
+
+    def _told(
+        self, output: Output, packed: Packed, buffer: Buffer, start: float
+    ) -> tuple[bytes, tuple[int, ...], Slot | None]:
+        """The message of an output that was packed into `buffer` from the time `start` on."""
         slot = buffer.slot
         begun, done = self._platform.host_time(output.begun), self._platform.host_time(output.done)
         if done is not None:

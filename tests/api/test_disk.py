@@ -1,8 +1,10 @@
 """Runs on disks that are too small, become full, or go away: what is stored stays, and the same command completes the rest."""
 
 import json
+import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ from omni_cli.api import Session
 from omni_cli.api.run import run_file
 from omni_cli.config import EngineConfig, OutputConfig, RunConfig
 from omni_cli.errors import OutputFolderError, StorageLost
-from omni_cli.events import AnyEvent, Note, RequestFinished, RunFinished
+from omni_cli.events import AnyEvent, EncodeDone, ForwardDone, Note, OutputReady, RequestFinished, RunFinished
 from omni_cli.planner.source import Source
 from omni_cli.request import GenerationRequest
 from omni_cli.trace import Timeline
 from tests.disks import fill, small_disk
 
 COUNT = 6
+PATIENCE_S = 60.0
 RAW = 64 * 64 * 3 + 128
 NULL = EngineConfig(executor="inline", runner="omni_cli.worker.null:NullRunner")
 
@@ -150,3 +153,38 @@ def test_an_output_folder_that_goes_away_ends_the_run_and_is_not_made_again(run:
             run(out)
         assert run.ending.exit_code == 3
         assert [*disk.iterdir()] == [], "nothing was written where the folder had been"
+
+
+def test_a_disk_that_takes_its_time_holds_up_the_forwards_and_not_more_memory_than_was_allowed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, slots = 720, 2
+    rows = [{"id": f"r{n}", "prompt": "x", "num_frames": 1, "height": side, "width": side} for n in range(10)]
+    run.prompts.write_text("".join(json.dumps(row | {"format": "npy"}) + "\n" for row in rows))
+    nbytes = -(-side * side * 3 // 4096) * 4096
+    syncing, most, inside = threading.Semaphore(0), 0, 0
+    fsync, main = os.fsync, threading.get_ident()
+
+    def slow(descriptor: int) -> None:
+        """Until the next forward is over and its output finds no slot."""
+        if threading.get_ident() != main:
+            syncing.acquire(timeout=PATIENCE_S)
+        fsync(descriptor)
+
+    def on_event(event: AnyEvent) -> None:
+        nonlocal inside, most
+        if isinstance(event, OutputReady):
+            inside += event.bytes
+            most = max(most, inside)
+        if isinstance(event, EncodeDone):
+            inside -= side * side * 3
+        if isinstance(event, ForwardDone) and event.ids == ("r3",):
+            syncing.release(1000)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    run.on_event = on_event
+    engine = EngineConfig(runner="omni_cli.worker.null:NullRunner", max_inflight_bytes=slots * nbytes)
+    assert run(tmp_path / "out", engine=engine) == 0
+    assert run.ending.done == len(rows)
+    # One more than there are slots: a slot is given back a moment before its EncodeDone is told.
+    assert nbytes <= most <= (slots + 1) * nbytes

@@ -66,6 +66,50 @@ def test_descriptors_travel_with_their_own_message() -> None:
     b.close()
 
 
+def test_descriptors_from_two_threads_at_once_stay_with_their_messages() -> None:
+    a, b = pair()
+    files = [os.memfd_create(str(number)) for number in range(8)]
+    for number, file in enumerate(files):
+        os.write(file, bytes([number]))
+
+    def with_descriptors() -> None:
+        for number, file in enumerate(files):
+            a.send(b"slot %d" % number + b"x" * 200_000, [file])
+
+    def without() -> None:
+        for _ in files:
+            a.send(b"done" + b"y" * 200_000)
+
+    threads = [threading.Thread(target=send) for send in (with_descriptors, without)]
+    for thread in threads:
+        thread.start()
+    seen = []
+    for _ in range(2 * len(files)):
+        received = b.receive()
+        assert received is not None
+        body, fds = received
+        assert len(fds) == body.startswith(b"slot")
+        for fd in fds:
+            seen.append((int(body[5:6]), os.pread(fd, 1, 0)[0]))
+            os.close(fd)
+    for thread in threads:
+        thread.join()
+    assert seen == [(number, number) for number in range(len(files))]
+    for file in files:
+        os.close(file)
+    a.close()
+    b.close()
+
+
+def test_nobody_else_can_connect_to_a_channel() -> None:
+    ours, theirs = Channel.pair()
+    for end in (ours._socket, theirs):
+        assert (end.getsockname(), end.getpeername()) == ("", ""), "a name would be something to connect to"
+        assert not end.get_inheritable()
+    theirs.close()
+    ours.close()
+
+
 def test_what_was_sent_before_the_end_is_received_before_it() -> None:
     a, b = pair()
     a.send(b"last words")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omni_cli.errors import EngineError
-from omni_cli.transport.ring import SlotPool, SlotViews
+from omni_cli.transport.ring import SlotPool, SlotViews, anonymous_memory
 
 PAGE = mmap.PAGESIZE
 
@@ -140,6 +140,21 @@ def test_a_view_outlives_the_slots_retirement() -> None:
     views.close()
     pool.close()
     assert bytes(view[:4]) == b"keep"
+
+
+@pytest.mark.parametrize("memfd", [True, False])
+def test_a_slot_has_no_name_that_another_user_could_open(memfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not memfd:
+        monkeypatch.delattr(os, "memfd_create")
+    fd = anonymous_memory(4096)
+    facts, link = os.fstat(fd), str(Path(f"/proc/self/fd/{fd}").readlink())
+    assert (facts.st_nlink, facts.st_uid) == (0, os.geteuid())
+    assert link.endswith(" (deleted)")
+    assert not Path(link.removesuffix(" (deleted)")).exists()
+    if not memfd:
+        assert facts.st_mode & 0o077 == 0
+    assert not os.get_inheritable(fd)
+    os.close(fd)
 
 
 def test_nothing_is_left_open() -> None:

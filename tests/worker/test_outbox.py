@@ -4,6 +4,7 @@ import mmap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,32 @@ def test_an_output_that_cannot_be_packed_is_an_error_of_its_own_and_its_slot_is_
     assert third.slot is not None
     assert (third.slot.slot_id, third.slot.fresh, levels) == (2, True, {0}), "the slot of the one that failed"
     assert post.pool.usage()[0] == 2
+
+
+@pytest.mark.parametrize("what", ["second frame", "message"])
+def test_a_fault_after_the_slot_was_written_leaves_nothing_half_sent_and_the_slot_free(post: Post, what: str) -> None:
+    bad = output("b/1")
+    if what == "second frame":
+        frames = torch.zeros(1, 3, 2, SIDE, SIDE)
+        frames[:, :, 1, -1, -1] = float("nan")
+        bad.media = Media(MediaSpec(Kind.VIDEO, Layout.BCTHW, Encoding.FLOAT, NORMALIZED), frames)
+    else:
+        bad.media = replace(bad.media, notes=("\ud800 which no message can hold",))
+    post.outbox.start("cpu")
+    post.outbox.put([bad, output("b/2", -1.0)])
+    failed, levels = post.receive()
+    assert failed.error is not None
+    assert (failed.async_output_id, failed.slot, failed.inline, failed.header, levels) == (
+        "b/1",
+        None,
+        None,
+        None,
+        set(),
+    )
+    good, levels = post.receive()
+    assert (good.async_output_id, levels) == ("b/2", {0})
+    assert post.outbox.drain(PATIENCE_S)
+    assert post.pool.usage()[0] == 1, "one slot was enough for both, or was given up for one that fits"
 
 
 def test_an_output_without_a_slot_holds_up_the_next_ones_and_in_the_end_the_forward() -> None:
