@@ -9,6 +9,7 @@ and from a notebook alike. It says Hello before torch is imported, so that a slo
 import faulthandler
 import os
 import select
+import signal
 import socket
 import sys
 import threading
@@ -20,6 +21,7 @@ from omni_cli.transport.messages import Hello, Loading, encode
 def main(fd: int) -> None:
     """Serve the channel until it says Shutdown or closes."""
     faulthandler.enable()
+    _leave_stopping_to_the_parent()
     os.set_inheritable(fd, False)
     channel = Channel(socket.socket(fileno=fd))
     threading.Thread(target=_leave_with_parent, args=(fd,), name="lifeline", daemon=True).start()
@@ -33,6 +35,15 @@ def main(fd: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _leave_stopping_to_the_parent() -> None:
+    """Let SIGINT and SIGTERM pass: schedulers send them to every process of a job, and the parent finishes what is computed.
+
+    Handled and not ignored, because programs that a pipeline starts would inherit that.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
 
 
 def _leave_with_parent(fd: int) -> None:

@@ -19,7 +19,7 @@ FIND_S = 5.0
 
 def kill_worker(run: Run, place: Place, dice: random.Random) -> str | None:
     """SIGKILL, as the out-of-memory killer does; SIGSEGV or SIGABRT, as a driver does."""
-    number = dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])
+    number = dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
     return _signal_child(run, dice, WORKER, number)
 
 
@@ -36,6 +36,17 @@ def kill_run(run: Run, place: Place, dice: random.Random) -> str | None:
 def terminate_run(run: Run, place: Place, dice: random.Random) -> str | None:
     """SIGTERM, as a scheduler sends it."""
     return "SIGTERM" if run.send(signal.SIGTERM) else None
+
+
+def terminate_all(run: Run, place: Place, dice: random.Random) -> str | None:
+    """SIGTERM to every process of the job, as a cluster's scheduler sends it."""
+    if not run.send(signal.SIGTERM):
+        return None
+    others = place.family.alive() - {run.pid}
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    return f"SIGTERM to it and {len(others)} others"
 
 
 def interrupt_run(run: Run, place: Place, dice: random.Random) -> str | None:
@@ -95,6 +106,7 @@ EVERYWHERE: tuple[Fault, ...] = (
     kill_ffmpeg,
     kill_run,
     terminate_run,
+    terminate_all,
     interrupt_run,
     stop_run,
     stop_worker,

@@ -81,6 +81,7 @@ class Run:
         self.finished = 0
         self.failed: Counter[str] = Counter()
         self.started = False
+        self.restarts = 0
         self.samples: list[int] = []
         self.noise: list[str] = []
         self.changed = threading.Condition()
@@ -145,6 +146,8 @@ class Run:
         match event["event"]:
             case "run_started":
                 self.started = True
+            case "note" if "starting it again" in event["text"]:
+                self.restarts += 1
             case "request_finished":
                 result = event["result"]
                 self.finished += 1
