@@ -75,9 +75,16 @@ def _print_error(error: OmniGenError) -> None:
 
 
 def _print_bug() -> None:
-    """A bug of ours: the traceback goes to a file that can be sent along."""
-    with tempfile.NamedTemporaryFile("w", prefix="omni-gen-", suffix=".log", delete=False, encoding="utf-8") as file:
-        file.write(f"omni-gen {__version__} python {sys.version}\n{traceback.format_exc()}")
+    """A bug of ours: the traceback goes to a file that can be sent along, or to stderr where no file can be written."""
     kind = sys.exc_info()[0]
     name = kind.__name__ if kind else "error"
-    print(f"omni-gen: this is a bug ({name}); please report it with {file.name}", file=sys.stderr)  # noqa: T201
+    text = f"omni-gen {__version__} python {sys.version}\n{traceback.format_exc()}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="omni-gen-", suffix=".log", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        where = file.name
+    except OSError:
+        where = f"this:\n{text}"
+    print(f"omni-gen: this is a bug ({name}); please report it with {where}", file=sys.stderr)  # noqa: T201

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Self
 import msgspec
 from msgspec import structs
 
-from omni_cli.errors import Problem
+from omni_cli.errors import Problem, UsageError
 from omni_cli.prompts import Located, read
-from omni_cli.prompts.source import is_pipe
+from omni_cli.prompts.source import STDIN, display_name, is_pipe
 from omni_cli.request import GenerationRequest
 
 Rows = Iterator[Located | Problem]
@@ -40,15 +40,27 @@ class Source:
         return Path(self._path).parent if self._spool is None else Path()
 
     def __enter__(self) -> Self:
-        """Copy a pipe."""
-        if self._path == "-":
-            self._spool = self._stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(self._stdin or sys.stdin.buffer, self._spool)
-        elif is_pipe(self._path):
-            self._spool = self._stack.enter_context(tempfile.TemporaryFile())
-            with Path(self._path).open("rb") as pipe:
-                shutil.copyfileobj(pipe, self._spool)
+        """Copy a pipe. Raises UsageError if it cannot be read, or there is no room for the copy."""
+        if is_pipe(self._path):
+            try:
+                with ExitStack() as undo:
+                    spool = undo.enter_context(tempfile.TemporaryFile())
+                    with self._pipe() as pipe:
+                        shutil.copyfileobj(pipe, spool)
+                    self._spool, self._stack = spool, undo.pop_all()
+            except OSError as error:
+                raise UsageError(
+                    f"{display_name(self._path)} cannot be copied to the folder of temporary files (TMPDIR), which lets it be read"
+                    f" twice: {error.strerror or error}; make room there, or give the prompts as a file"
+                ) from error
         return self
+
+    def _pipe(self) -> AbstractContextManager[BinaryIO]:
+        if self._path != STDIN:
+            return Path(self._path).open("rb")
+        if self._stdin is None and sys.stdin is None:
+            raise UsageError("there is no standard input to read prompts from; give a file")
+        return nullcontext(self._stdin or sys.stdin.buffer)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import omni_cli
+from omni_cli.cli.app import main
 from omni_cli.cli.settings import batch_size, byte_count, shard, transport
 from omni_cli.errors import UsageError
 
@@ -95,3 +96,19 @@ def test_a_deploy_file_that_cannot_be_used_is_named(tmp_path: Path, content: str
     deploy.write_text(content)
     with pytest.raises(UsageError, match=r"deploy\.yaml"):
         transport(None, None, deploy)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_bug_is_told_with_its_traceback_also_where_no_file_can_be_written(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path if writable else tmp_path / "nowhere"))
+    monkeypatch.setattr("omni_cli.cli.app.app", lambda: {}["no such key"])
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr().err
+    assert left.value.code == 3
+    assert "this is a bug (KeyError)" in said
+    trace = next(tmp_path.iterdir()).read_text() if writable else said
+    assert "KeyError: 'no such key'" in trace
