@@ -20,6 +20,9 @@ FIND_S = 5.0
 def kill_worker(run: Run, place: Place, dice: random.Random) -> str | None:
     """SIGKILL, as the out-of-memory killer does; SIGSEGV or SIGABRT, as a driver does."""
     number = dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+    if dice.random() < 0.7:  # in the middle of a forward, which is otherwise seldom met: encoding takes longer
+        seen = run.forwards
+        run.wait_for(lambda: run.forwards > seen, FIND_S)
     return _signal_child(run, dice, WORKER, number)
 
 

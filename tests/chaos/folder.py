@@ -26,7 +26,7 @@ def requests(count: int) -> list[dict[str, Any]]:
         {"num_frames": 1, "num_outputs": 2},
         {"num_frames": 9, "height": 256, "width": 256},
     ]
-    base = {"prompt": "x", "extra": {"seconds": 0.02}}
+    base = {"prompt": "x", "extra": {"seconds": 0.05}}
     return [{"id": f"r{n:04d}", "seed": n, **base, **kinds[n % len(kinds)]} for n in range(count)]
 
 

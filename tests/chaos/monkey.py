@@ -23,7 +23,7 @@ AT_START_CODES = {2}
 """And if its disk is full when it begins."""
 
 LEAK = 8
-"""Descriptors that a run may hold more of at its end than at its beginning: the ring grows by slots, each one descriptor."""
+"""Descriptors that a run may hold more of at its end than at its beginning: encoders and files that are just open."""
 
 
 @dataclass

@@ -82,6 +82,7 @@ class Run:
         self.failed: Counter[str] = Counter()
         self.started = False
         self.restarts = 0
+        self.forwards = 0
         self.samples: list[int] = []
         self.noise: list[str] = []
         self.changed = threading.Condition()
@@ -146,6 +147,8 @@ class Run:
         match event["event"]:
             case "run_started":
                 self.started = True
+            case "forward_started":
+                self.forwards += 1
             case "note" if "starting it again" in event["text"]:
                 self.restarts += 1
             case "request_finished":
