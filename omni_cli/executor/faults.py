@@ -1,19 +1,6 @@
 """From an error's kind on the wire back to an exception, and from what a library raised to one of ours."""
 
-from omni_cli.errors import (
-    ConstantOutput,
-    ForwardError,
-    MediaContractError,
-    ModelLoadError,
-    NonFiniteOutput,
-    OmniGenError,
-    OutOfDeviceMemory,
-    OutputTimeout,
-    RequestCancelled,
-    RequestError,
-    UsageError,
-    WriteError,
-)
+from omni_cli.errors import ForwardError, ModelLoadError, OmniGenError, RequestCancelled, RequestError, UsageError
 from omni_cli.transport.messages import USAGE_KIND, RemoteError
 
 
@@ -31,20 +18,8 @@ class PoisonousRequest(RequestError):
     kind = "worker_died"
 
 
-_KINDS: dict[str, type[RequestError]] = {
-    kind.kind: kind
-    for kind in (
-        ForwardError,
-        OutOfDeviceMemory,
-        MediaContractError,
-        NonFiniteOutput,
-        ConstantOutput,
-        WriteError,
-        OutputTimeout,
-        RequestCancelled,
-        PoisonousRequest,
-    )
-}
+_KINDS: dict[str, type[RequestError]] = {kind.kind: kind for kind in RequestError.__subclasses__()}
+"""Every kind there is: one that is added to `errors` is known here."""
 
 
 def remote_cause(error: RemoteError) -> RemoteTraceback:
