@@ -78,6 +78,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which model, and how it is loaded. `model`: "demo", a folder, a hub id, or a `.safetensors` file.
 
     `name` is what requests call it, where `model` is a path made from that name; None where nobody but `model` names it.
+
+    `custom_pipeline` is a Python file, or a folder with a `pipeline.py`, whose pipeline class runs the model; `cards` a TOML file
+    with cards of the user's own (`models/own.py`).
     """
 
     model: str = "demo"
@@ -88,7 +91,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "auto"
     pipeline: str | None = None
     config: str | None = None
+    custom_pipeline: str | None = None
     trust_remote_code: bool = False
+    cards: str | None = None
     tuning: Tuning = Tuning()
 
     @property

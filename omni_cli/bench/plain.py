@@ -63,6 +63,7 @@ def load(model: ModelConfig) -> tuple[Any, torch.device, torch.dtype]:
                 variant=model.variant,
                 use_safetensors=True,
                 trust_remote_code=model.trust_remote_code,
+                custom_pipeline=model.custom_pipeline,
             )
         pipe.to(device)
     pipe.set_progress_bar_config(disable=True)

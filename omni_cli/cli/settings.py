@@ -21,6 +21,7 @@ from omni_cli.config import (
     check_engine,
 )
 from omni_cli.errors import UsageError
+from omni_cli.models.own import own_cards
 from omni_cli.request import GenerationRequest
 
 _TRANSPORT = "video_output_transport"
@@ -30,6 +31,8 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
     """The settings of a run from the values of `run`'s parameters, by name. Raises UsageError."""
+    if given["cards"] is not None:
+        own_cards(given["cards"])
     model = {
         **_picked(given, ModelConfig),
         "config": given["model_config"],

@@ -12,6 +12,7 @@ from omni_cli.cli.options import model as m
 def validate(
     prompts: d.Prompts,
     model: m.Model = "demo",
+    cards: m.Cards = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print problems only.")] = False,
 ) -> None:
     """Check every request of a prompt file: fields, ranges, sizes, ids, names, inputs. Exit code 2 if one is wrong."""
@@ -21,7 +22,7 @@ def validate(
     from omni_cli.planner.source import Source
     from omni_cli.request import GenerationRequest
 
-    config = RunConfig(model=ModelConfig(model=model))
+    config = RunConfig(model=ModelConfig(model=model, cards=cards))
     with Source(prompts, GenerationRequest()) as source:
         count = check_file(config, source)
     if not quiet:

@@ -49,6 +49,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     `defaults` holds what a request gets when neither it, a flag nor the user said (fps included). `batchable`: a list of
     prompts with a list of generators gives each sample the same result as alone. `output_type` is what the loader asks
     the pipeline for: "device" goes through the processor seam, "pt" and "np" are for pipelines that check a list.
+    `processors` are attributes of the pipeline that hold a processor which makes its output, where they have names of their own.
+    `value_range` are the floats that mean black and white in its output, where no processor of diffusers tells.
     `call` holds constant keywords of the pipeline's call. `parameters` are the keywords its `__call__` takes; empty means
     not known before loading. `latent_rgb` is for previews, where it is known for the VAE; else it is fitted.
     """
@@ -59,6 +61,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     defaults: GenerationRequest = GenerationRequest()
     batchable: bool = False
     output_type: str = "device"
+    processors: tuple[str, ...] = ()
+    value_range: tuple[float, float] | None = None
     call: dict[str, int | float | str | bool] = {}
     parameters: tuple[str, ...] = ()
     latent_rgb: LatentRgb | None = None

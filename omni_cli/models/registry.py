@@ -2,7 +2,7 @@
 
     ModelConfig ──peek──> pipeline class name ──card_for──> Card      (None: not known before the model is loaded)
 
-The data is in `pipelines.toml`.
+The data is in `pipelines.toml`, and in a file of the user's own.
 """
 
 import json
@@ -17,6 +17,7 @@ import msgspec
 
 from omni_cli.models.cards import Card
 from omni_cli.models.demo import WEIGHTS
+from omni_cli.models.own import layered, own_card
 
 DATA = Path(__file__).with_name("pipelines.toml")
 DEMO = "demo"
@@ -41,6 +42,14 @@ class ModelChoice(Protocol):
     @property
     def config(self) -> str | None:
         """Folder or hub id with the configuration of a single file."""
+
+    @property
+    def custom_pipeline(self) -> str | None:
+        """Code of the user's own that has the pipeline class."""
+
+    @property
+    def cards(self) -> str | None:
+        """File with cards of the user's own."""
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,11 +81,16 @@ def peek(model: ModelChoice) -> str | None:
 
     Nothing is downloaded: a hub model is known once its files are in the local cache.
     """
+    if model.custom_pipeline is not None:
+        return None
     return model.pipeline or _class_name(_index(model))
 
 
 def card_for(pipeline: str, model: ModelChoice | None = None) -> Card | None:
-    """The card of `pipeline`, in the variant that fits `model`; None if the class is not known."""
+    """The card of `pipeline`, in the variant that fits `model`, under the user's own; None if the class is not known.
+
+    Raises UsageError for a file of the user's that cannot be used.
+    """
     raw = data().cards.get(pipeline)
     if raw is None:
         return None
@@ -85,6 +99,8 @@ def card_for(pipeline: str, model: ModelChoice | None = None) -> Card | None:
     if variant is not None:
         for field in ("sizes", "defaults", "call"):
             merged[field] = raw.get(field, {}) | getattr(variant, field)
+    if model is not None:
+        merged = layered(merged, own_card(pipeline, model.cards))
     return msgspec.convert(merged, Card)
 
 

@@ -37,6 +37,7 @@ class Fingerprinter:
             "config": config.model.config,
             **_shaping(config.model.tuning),
             "call": card.call,
+            **({} if card.value_range is None else {"value_range": card.value_range}),
             "majors": {name: versions[name].split(".")[0] for name in _LIBRARIES if name in versions},
         }
 

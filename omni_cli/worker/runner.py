@@ -16,6 +16,7 @@ from omni_cli import platforms
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.errors import EngineError, ForwardError, OmniGenError
 from omni_cli.media import Media
+from omni_cli.models.keywords import NAMES
 from omni_cli.platforms.base import Platform
 from omni_cli.request import GenerationRequest, PlannedRequest
 from omni_cli.transport.messages import Loaded
@@ -158,9 +159,9 @@ class DiffusersRunner:
         for seam in model.seams:
             seam.forget()
         output = self._invoke(model.pipeline, keywords | {"output_type": card.output_type})
-        device_range = value_range(model.seams) if card.output_type == DEVICE else None
+        device_range = value_range(model.seams) if card.output_type == DEVICE else card.value_range
         media = media_of(output, card, device_range, len(call.samples))
-        frames = request.num_frames if "num_frames" in card.parameters else None
+        frames = request.num_frames if set(NAMES["num_frames"]) & set(card.parameters) else None
         check_size(media, request.height, request.width, frames)
         return media
 

@@ -3,6 +3,8 @@
     pipeline ── postprocess_video(x, "device") ──> Seam ──> x           (float, channels first, still on the device)
     pipeline ── postprocess(x, "pil") ───────────> Seam ──> parent      (safety checkers and the like)
 
+A processor that is not one of diffusers' may be named by the card, which then says what its floats mean.
+
 A seam is an instance of a class made of the processor's own class, so `isinstance` checks, configuration and every other
 method stay what they were.
 """
@@ -12,7 +14,7 @@ from typing import Any
 
 import torch
 
-from omni_cli.errors import MediaContractError
+from omni_cli.errors import MediaContractError, ModelLoadError
 from omni_cli.media import NORMALIZED, UNIT
 
 DEVICE = "device"
@@ -26,6 +28,7 @@ class Seam:
     """Mixed in before a processor class; holds the value ranges of the tensors it handed out since `forget`."""
 
     seen_ranges: set[tuple[float, float]]
+    given_range: tuple[float, float] | None = None
 
     def forget(self) -> None:
         """Begin a pipeline call."""
@@ -39,6 +42,9 @@ class Seam:
         """
         if output_type != DEVICE:
             return super().postprocess(image, output_type, *args, **kwargs)  # type: ignore[misc]
+        if self.given_range is not None:
+            self.seen_ranges.add(self.given_range)
+            return image
         flags = kwargs.get("do_denormalize", args[0] if args else None)
         if flags is None:
             flags = [bool(self.config.do_normalize)]  # type: ignore[attr-defined]
@@ -52,7 +58,8 @@ class Seam:
         """`video` [B, C, T, H, W] itself for "device", the parent's answer otherwise."""
         if output_type != DEVICE:
             return super().postprocess_video(video, output_type, **kwargs)  # type: ignore[misc]
-        self.seen_ranges.add(NORMALIZED if self.config.do_normalize else UNIT)  # type: ignore[attr-defined]
+        normalized = self.given_range is None and self.config.do_normalize  # type: ignore[attr-defined]
+        self.seen_ranges.add(self.given_range or (NORMALIZED if normalized else UNIT))
         return video
 
 
@@ -76,16 +83,42 @@ def value_range(seams: Iterable[Seam]) -> tuple[float, float]:
     return next(iter(ranges))
 
 
-def install(pipeline: Any, processor_class: type) -> list[Seam]:
-    """Replace the output processors of `pipeline`, those that are a `processor_class`, by seams, and return these."""
+def install(
+    pipeline: Any,
+    processor_class: type,
+    named: Iterable[str] = (),
+    given_range: tuple[float, float] | None = None,
+) -> list[Seam]:
+    """Replace the output processors of `pipeline`, those that are a `processor_class`, by seams, and return these.
+
+    Those in the attributes `named` by a card are replaced whatever they are. `given_range` is the card's word on what black and
+    white are. Raises ModelLoadError for a name that is none of a processor, or of one whose range nobody tells.
+    """
     seams: list[Seam] = []
-    for name in ATTRIBUTES:
+    for name in (*ATTRIBUTES, *named):
         processor = vars(pipeline).get(name)
-        if isinstance(processor, processor_class):
+        if name in named:
+            _check_named(
+                type(pipeline).__name__, name, processor, given_range or isinstance(processor, processor_class)
+            )
+        if name in named or isinstance(processor, processor_class):
             seam = _seam_of(processor)
+            seam.given_range = given_range
             setattr(pipeline, name, seam)
             seams.append(seam)
     return seams
+
+
+def _check_named(pipeline: str, name: str, processor: object, has_range: object) -> None:
+    if not (hasattr(processor, "postprocess") or hasattr(processor, "postprocess_video")):
+        raise ModelLoadError(
+            f"card of {pipeline}: processors: {name!r} is {type(processor).__name__}, which has neither postprocess nor "
+            "postprocess_video"
+        )
+    if not has_range:
+        raise ModelLoadError(
+            f"card of {pipeline}: {name!r} is no processor of diffusers'; give value_range, the floats that mean black and white"
+        )
 
 
 def _seam_of(processor: object) -> Seam:

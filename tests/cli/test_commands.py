@@ -33,6 +33,17 @@ def test_validate_knows_the_rules_of_the_model_it_is_asked_about(tmp_path: Path)
     assert "width: 48 is not a multiple of 32; nearest are 32 and 64" in result.stderr
 
 
+def test_cards_of_ones_own_are_heeded_and_judged_before_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "cards.toml").write_text("[cards.WanPipeline]\nsizes = { multiple = 48 }\n")
+    row = '{"prompt": "a", "width": 64, "height": 48}\n'
+    result = omni_gen("validate", "-", "--cards", tmp_path / "cards.toml", text=row)
+    assert "width: 64 is not a multiple of 48" in result.stderr
+    (tmp_path / "cards.toml").write_text("[cards.WanPipeline]\nsize = 3\n")
+    result = omni_gen("run", "-", "-o", tmp_path / "out", "--cards", tmp_path / "cards.toml", text=row)
+    assert (result.returncode, "did you mean 'sizes'?" in result.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_info_is_what_a_bug_report_needs() -> None:
     facts = json.loads(omni_gen("info", "--json").stdout)
     assert facts["omni-gen"] == omni_cli.__version__

@@ -116,3 +116,8 @@ def test_inputs_count_by_content_and_not_by_name(of, tmp_path, field):
 
     assert reading("a") == reading("b")
     assert len({of(), reading("a"), reading("c")}) == 3
+
+
+def test_a_card_that_reads_the_output_otherwise_counts(of, card):
+    own = msgspec.structs.replace(card, value_range=(0.0, 1.0))
+    assert of({"card": own}) != of()

@@ -23,6 +23,13 @@ Dtype = Annotated[
     str, typer.Option(help="auto (bfloat16 on accelerators, float32 on CPU), or a torch dtype.", rich_help_panel=_PANEL)
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, xpu, npu, mps, ...", rich_help_panel=_PANEL)]
+CustomPipeline = Annotated[
+    str | None,
+    typer.Option(help="Python file (or folder with a pipeline.py) with the pipeline class.", rich_help_panel=_PANEL),
+]
+Cards = Annotated[
+    str | None, typer.Option(help="TOML file with cards of pipelines, over those built in.", rich_help_panel=_PANEL)
+]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.", rich_help_panel=_PANEL)
 ]

@@ -4,11 +4,13 @@ import inspect
 import math
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from omni_cli.config import ModelConfig
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card, SizeRule
+from omni_cli.models.own import layered, own_card
 from omni_cli.models.registry import card_for
 from omni_cli.request import GenerationRequest
 from omni_cli.worker.seam import DEVICE
@@ -27,6 +29,13 @@ def card_of(pipeline: Any, model: ModelConfig, has_seam: bool) -> Card:
     known = known_card(type(pipeline), model)
     if known is not None:
         return known
+    own = own_card(type(pipeline).__name__, model.cards)
+    derived = msgspec.to_builtins(_derived(pipeline, has_seam))
+    return msgspec.convert(layered(derived, own), Card)
+
+
+def _derived(pipeline: Any, has_seam: bool) -> Card:
+    """The card that the class and its parts tell."""
     parameters = tuple(parameters_of(type(pipeline)))
     kind = _kind(pipeline, parameters)
     return Card(
@@ -37,6 +46,14 @@ def card_of(pipeline: Any, model: ModelConfig, has_seam: bool) -> Card:
         output_type=_output_type(pipeline, kind, has_seam),
         parameters=parameters,
     )
+
+
+def processors_of(pipeline: type, model: ModelConfig) -> tuple[tuple[str, ...], tuple[float, float] | None]:
+    """What a card says of the class's output processors: attributes with names of their own, and their floats' range."""
+    card = known_card(pipeline, model)
+    raw = own_card(pipeline.__name__, model.cards)
+    named, given = (card.processors, card.value_range) if card else (raw.get("processors", ()), raw.get("value_range"))
+    return tuple(named), None if given is None else (given[0], given[1])
 
 
 def known_card(pipeline: type, model: ModelConfig) -> Card | None:

@@ -16,8 +16,8 @@ from omni_cli.models.cards import Card
 from omni_cli.models.source import Form, check_weights, locate, read_index
 from omni_cli.request import ModelInfo
 from omni_cli.transport.messages import Loaded
-from omni_cli.worker.loader.code import check_code
-from omni_cli.worker.loader.derive import card_of, known_card
+from omni_cli.worker.loader.code import check_code, check_custom, custom_code
+from omni_cli.worker.loader.derive import card_of, known_card, processors_of
 from omni_cli.worker.loader.fingerprint import revision_of
 from omni_cli.worker.loader.hub import download, index_file
 from omni_cli.worker.loader.place import place
@@ -60,6 +60,7 @@ def load(
     device, dtype = place(model)
     versions = {name: version(name) for name in PACKAGES}
     check(model.tuning)
+    check_custom(model)
     with quiet():
         path = source.path or download(model, report)
         report("revision")
@@ -77,7 +78,7 @@ def load(
         report(f"onto {device}")
         apply(pipeline, model.tuning, device, dtype)
     pipeline.set_progress_bar_config(disable=True)
-    seams = tuple(install(pipeline, VaeImageProcessor))
+    seams = tuple(install(pipeline, VaeImageProcessor, *processors_of(type(pipeline), model)))
     card = card_of(pipeline, model, bool(seams))
     return LoadedPipeline(pipeline, seams, _info(model, revision, type(pipeline), dtype), card, device, versions)
 
@@ -90,6 +91,7 @@ def identify(model: ModelConfig, report: Callable[[str], None]) -> Loaded | None
     source = locate(model)
     device, dtype = place(model)
     check(model.tuning)
+    check_custom(model)
     with quiet():
         path = source.path or index_file(model.model, model.revision).parent
         chosen: type | None
@@ -114,10 +116,12 @@ def _check_folder(folder: Path, index: dict[str, Any], model: ModelConfig) -> No
 
 
 def _revision(path: Path, form: Form, model: ModelConfig) -> str:
-    """Of the folder or file; of a single file and the configuration it is read with; of components with files of their own."""
+    """Of the folder or file; of a single file and the configuration it is read with; of what else has files of its own."""
     parts = [path]
     if form is Form.FILE and model.config and Path(model.config).is_dir():
         parts.append(Path(model.config))
+    if model.custom_pipeline is not None:
+        parts.append(custom_code(model.custom_pipeline))
     parts += [Path(file).expanduser() for _, file in sorted(model.tuning.components.items())]
     return "+".join(revision_of(part) for part in parts)
 
@@ -130,6 +134,8 @@ def _info(model: ModelConfig, revision: str, pipeline: type, dtype: torch.dtype)
 def _class_of(index: dict[str, Any], model: ModelConfig) -> type | None:
     """The diffusers class that a folder will be loaded as; None if that takes code from elsewhere to tell."""
     name = index["_class_name"]
+    if model.custom_pipeline is not None:
+        return None
     if model.pipeline:
         found = pipeline_named(model.pipeline)
     else:
@@ -143,7 +149,8 @@ def _load_folder(
     """The pipeline in a diffusers folder, after the checks."""
     _check_folder(folder, index, model)
     chosen = pipeline_named(model.pipeline) if model.pipeline else diffusers.DiffusionPipeline
-    more = quantization(model.tuning, index, DENOISERS) | components(model.tuning, folder, index, dtype)
+    custom = {} if model.custom_pipeline is None else {"custom_pipeline": str(custom_code(model.custom_pipeline))}
+    more = custom | quantization(model.tuning, index, DENOISERS) | components(model.tuning, folder, index, dtype)
     return _explained(
         model,
         lambda: chosen.from_pretrained(
