@@ -12,6 +12,9 @@ from omni_cli.errors import ModelLoadError
 from omni_cli.models.demo import WEIGHTS
 from omni_cli.models.registry import DEMO, INDEX, ModelChoice, expanded, mode_of
 
+CONFIG = "config.json"
+"""What a model of transformers says of itself."""
+
 PICKLES = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 """Suffixes of weight files that run code when they are read."""
 
@@ -71,6 +74,19 @@ def read_index(folder: Path, name: str) -> dict[str, Any]:
     if not isinstance(index, dict) or not isinstance(index.get("_class_name"), str | list):
         raise ModelLoadError(f"--model {name!r}: {INDEX} names no pipeline class (_class_name)")
     return index
+
+
+def remote_class(folder: Path) -> str | None:
+    """The class of its own, "module.Class", that a folder without a pipeline index maps a language model to; None for others."""
+    if (folder / INDEX).is_file():
+        return None
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # then it is no such model, and the loader says what it is not
+    mapped = config.get("auto_map") if isinstance(config, dict) else None
+    found = mapped.get("AutoModelForCausalLM") if isinstance(mapped, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _no_index(folder: Path, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from omni_cli.config import EngineConfig, ModelConfig, RunConfig
 from omni_cli.models.registry import card_for, peek
-from omni_cli.models.source import Form, check_weights, locate, read_index
+from omni_cli.models.source import Form, check_weights, locate, read_index, remote_class
 from omni_cli.planner.models import Facts, Look, Models
 from omni_cli.planner.plan import Planner
 from omni_cli.planner.source import Rows, Source
@@ -33,7 +33,7 @@ def _look(model: ModelConfig) -> Facts:
     """The card, if there is one. A model that a row names must be there; that of the command line is the engine's to judge."""
     if model.name is not None:
         found = locate(model)
-        if found.form is Form.FOLDER and found.path is not None:
+        if found.form is Form.FOLDER and found.path is not None and remote_class(found.path) is None:
             check_weights(found.path, read_index(found.path, model.model), model.model)
     pipeline = peek(model)
     return Facts(card_for(pipeline, model) if pipeline else None)

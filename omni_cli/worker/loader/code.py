@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omni_cli.config import ModelConfig
+from omni_cli.config import ModelConfig, Tuning
 from omni_cli.errors import ModelLoadError, UsageError
-from omni_cli.models.source import components
+from omni_cli.models.source import components, remote_class
 
 LIBRARIES = frozenset({"diffusers", "transformers"})
 """Libraries whose classes a component may name without the user's say-so."""
@@ -61,3 +61,17 @@ def custom_code(path: str) -> Path:
             f"--custom-pipeline {path!r}: no such Python file, nor a folder with a pipeline.py; download it first"
         )
     return file.absolute()
+
+
+def check_remote(folder: Path, model: ModelConfig) -> None:
+    """Refuse code that is not trusted, naming it, and settings that only a diffusers pipeline can have."""
+    if not model.trust_remote_code:
+        raise ModelLoadError(
+            f"--model {model.model!r} needs code that comes with it: {remote_class(folder)}; "
+            "read that code, and if you trust it pass --trust-remote-code"
+        )
+    if model.tuning != Tuning() or model.custom_pipeline is not None or model.pipeline is not None:
+        raise ModelLoadError(
+            f"--model {model.model!r} is no diffusers pipeline: leave out --pipeline, --custom-pipeline and the flags that "
+            "tune a pipeline's parts"
+        )

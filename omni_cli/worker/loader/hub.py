@@ -7,11 +7,14 @@ from pathlib import Path
 
 import diffusers
 from huggingface_hub import errors as hub_errors
-from huggingface_hub import hf_hub_download
+from huggingface_hub import hf_hub_download, snapshot_download
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
 from omni_cli.models.registry import INDEX
+from omni_cli.models.source import CONFIG, remote_class
+from omni_cli.worker.loader.code import check_remote
+from omni_cli.worker.loader.fingerprint import SUFFIXES
 
 # The first row that fits an error or one of its causes, most precise first.
 _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
@@ -38,6 +41,10 @@ def download(model: ModelConfig, report: Callable[[str], None]) -> Path:
     """Folder of the hub model in the local cache, downloaded as far as it is missing; safetensors only."""
     report(f"files of {model.model}")
     with explained(model.model):
+        if (folder := remote_folder(model)) is not None:
+            check_remote(folder, model)
+            patterns = [f"*{suffix}" for suffix in SUFFIXES]
+            return Path(snapshot_download(model.model, revision=model.revision, allow_patterns=patterns))
         return Path(
             diffusers.DiffusionPipeline.download(
                 model.model,
@@ -47,6 +54,19 @@ def download(model: ModelConfig, report: Callable[[str], None]) -> Path:
                 trust_remote_code=model.trust_remote_code,
             )
         )
+
+
+def remote_folder(model: ModelConfig) -> Path | None:
+    """Where config.json lies of a hub model that brings code of its own and is no diffusers pipeline; None for any other."""
+    try:
+        hf_hub_download(model.model, INDEX, revision=model.revision)
+    except hub_errors.EntryNotFoundError:
+        try:
+            folder = Path(hf_hub_download(model.model, CONFIG, revision=model.revision)).parent
+        except hub_errors.EntryNotFoundError:
+            return None
+        return folder if remote_class(folder) else None
+    return None
 
 
 def index_file(repo: str, revision: str | None = None) -> Path:

@@ -7,22 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import diffusers
+import msgspec
 import torch
 from diffusers.image_processor import VaeImageProcessor
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError, OmniGenError
 from omni_cli.models.cards import Card
-from omni_cli.models.source import Form, check_weights, locate, read_index
+from omni_cli.models.own import layered, own_card
+from omni_cli.models.source import Form, Source, check_weights, locate, read_index, remote_class
 from omni_cli.request import ModelInfo
 from omni_cli.transport.messages import Loaded
-from omni_cli.worker.loader.code import check_code, check_custom, custom_code
+from omni_cli.worker.loader.code import check_code, check_custom, check_remote, custom_code
 from omni_cli.worker.loader.derive import card_of, known_card, processors_of
 from omni_cli.worker.loader.fingerprint import revision_of
-from omni_cli.worker.loader.hub import download, index_file
+from omni_cli.worker.loader.hub import download, explained, index_file, remote_folder
 from omni_cli.worker.loader.place import place
 from omni_cli.worker.loader.quantize import components, quantization
 from omni_cli.worker.loader.quiet import quiet
+from omni_cli.worker.loader.remote import load_remote
 from omni_cli.worker.loader.single_file import class_of_file, load_file, pipeline_named
 from omni_cli.worker.loader.tune import DENOISERS, apply, check
 from omni_cli.worker.seam import Seam, install
@@ -63,8 +66,13 @@ def load(
     check_custom(model)
     with quiet():
         path = source.path or download(model, report)
+        remote = source.form is not Form.FILE and remote_class(path) is not None
+        if remote:
+            check_remote(path, model)
         report("revision")
         revision = _revision(path, source.form, model)
+        if remote:
+            return _load_remote(path, revision, model, report)
         if source.form is Form.FILE:
             report(path.name)
             pipeline = _explained(model, lambda: load_file(path, model, dtype))
@@ -93,6 +101,10 @@ def identify(model: ModelConfig, report: Callable[[str], None]) -> Loaded | None
     check(model.tuning)
     check_custom(model)
     with quiet():
+        remote = _remote_folder(source, model)
+        if remote is not None:
+            check_remote(remote, model)
+            return None
         path = source.path or index_file(model.model, model.revision).parent
         chosen: type | None
         if source.form is Form.FILE:
@@ -129,6 +141,24 @@ def _revision(path: Path, form: Form, model: ModelConfig) -> str:
 def _info(model: ModelConfig, revision: str, pipeline: type, dtype: torch.dtype) -> ModelInfo:
     name = str(dtype).removeprefix("torch.")
     return ModelInfo(id=model.title, revision=revision, pipeline=pipeline.__name__, dtype=name)
+
+
+def _remote_folder(source: Source, model: ModelConfig) -> Path | None:
+    """The folder, as far as it is here, of a model that brings its own `generate_image`; None for any other."""
+    if source.form is Form.HUB:
+        with explained(model.model):
+            return remote_folder(model)
+    return source.path if source.path is not None and remote_class(source.path) is not None else None
+
+
+def _load_remote(folder: Path, revision: str, model: ModelConfig, report: Callable[[str], None]) -> LoadedPipeline:
+    """The model in a folder that brings its own `generate_image`."""
+    device, dtype = place(model)
+    pipeline = _explained(model, lambda: load_remote(folder, model, device, dtype, report))
+    info = _info(model, revision, pipeline.model_class, dtype)
+    own = own_card(info.pipeline, model.cards)
+    card = msgspec.convert(layered(msgspec.to_builtins(pipeline.card), own), Card)
+    return LoadedPipeline(pipeline, (), info, card, device, {name: version(name) for name in PACKAGES})
 
 
 def _class_of(index: dict[str, Any], model: ModelConfig) -> type | None:
