@@ -116,6 +116,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     `runner` is the import path of the runner class that the worker builds. `step_execution` hands every denoising step to the
     executor, which decides whether the request goes on; a preview is made after every `preview_every`th one (0: none).
     `drain_timeout` is how long, in seconds, every release of device memory waits for outputs in flight.
+    `interpolator` is a TorchScript file that makes the frames between (None: they are blended).
     """
 
     executor: ExecutorName = "local"
@@ -134,6 +135,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     keep_invalid: bool = False
     fail_on_constant: bool = False
+    interpolator: str | None = None
     runner: str = "omni_cli.worker.runner:DiffusersRunner"
 
     @property
@@ -143,7 +145,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP), `crf` 0..51 (H.264), 0..63 (VP9).
+    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP, AVIF).
+
+    `codec` (None: the container's first) and `pix_fmt` (None: the codec's first that keeps the size) are names of `writers.codecs`,
+    `crf` is 0 to what the codec ends at, `encoder_preset` one of x264's names, whatever the codec.
 
     `disk_check`: compare what the run will write with what is free before it starts. `disk_wait` is how many seconds a disk that is
     full or out of order is waited for, with no new forwards meanwhile, before the run ends.
@@ -160,6 +165,8 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     metadata: bool = True
     png_compression: int = 1
     quality: int = 95
+    codec: str | None = None
+    pix_fmt: str | None = None
     crf: int = 18
     encoder: EncoderName = "auto"
     encoder_preset: str = "veryfast"

@@ -22,10 +22,14 @@ class Kind(StrEnum):
     IMAGE = "image"
     VIDEO = "video"
     AUDIO = "audio"
+    LATENT = "latent"
 
 
 class Layout(StrEnum):
-    """Meaning of the axes: Batch, Time, Channels, Height, Width, Samples. A layout without B is one sample."""
+    """Meaning of the axes: Batch, Time, Channels, Height, Width, Samples. A layout without B is one sample.
+
+    LATENT is a batch of whatever the pipeline's decoder takes: only the first axis has a meaning here.
+    """
 
     BCHW = "BCHW"
     BHWC = "BHWC"
@@ -35,6 +39,7 @@ class Layout(StrEnum):
     THWC = "THWC"
     BCS = "BCS"
     CS = "CS"
+    LATENT = "B..."
 
 
 class Encoding(StrEnum):
@@ -63,6 +68,7 @@ _KIND_LAYOUTS = {
     Kind.IMAGE: {Layout.BCHW, Layout.BHWC, Layout.THWC},
     Kind.VIDEO: {Layout.BCTHW, Layout.BTCHW, Layout.BTHWC, Layout.THWC},
     Kind.AUDIO: {Layout.BCS, Layout.CS},
+    Kind.LATENT: {Layout.LATENT},
 }
 
 
@@ -71,8 +77,9 @@ class MediaSpec:
     """The facts of a decoded output.
 
     `value_range` is the pair of floats that mean black and white (-1..1, 0..1), or (0, 255) for uint8. `pending` names the
-    float consumers that still have to see the tensor (frame interpolation, an upscaler): while it is not empty, uint8 is
-    not allowed. `prepared` is set once, by the preparation for transport.
+    float consumers behind the transport (a 16-bit encoder): while it is not empty, uint8 is not allowed. `interpolate` is the
+    frames that preparation is to make of each but the last, a float consumer before the transport. `sample_rate` is that of
+    audio, in Hz. `prepared` is set once, by the preparation for transport.
     """
 
     kind: Kind
@@ -81,7 +88,14 @@ class MediaSpec:
     value_range: tuple[float, float]
     color: ColorModel = ColorModel.RGB
     pending: tuple[str, ...] = ()
+    interpolate: int = 1
+    sample_rate: int | None = None
     prepared: bool = False
+
+    @property
+    def float_consumers(self) -> tuple[str, ...]:
+        """Names of all that still has to see floats."""
+        return (*(("frame interpolation",) if self.interpolate > 1 else ()), *self.pending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +103,39 @@ class Media:
     """A decoded output and its facts. `data` may live on any device; `notes` are fall-backs that its forward took.
 
     `stopped_at`: the step after which its denoising was cut short on request; None if it went to the end.
+    `audio` is the sound that belongs to a video (of kind audio), or its latents beside a video's (of kind latent).
     """
 
     spec: MediaSpec
     data: Any
     notes: tuple[str, ...] = ()
     stopped_at: int | None = None
+    audio: "Media | None" = None
 
     @property
     def batch(self) -> int:
         """Number of samples; 1 where the layout has no batch axis."""
         return int(self.data.shape[0]) if self.spec.layout.startswith("B") else 1
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds on its device."""
+        return int(self.data.nbytes) + (0 if self.audio is None else self.audio.nbytes)
+
+
+class TrackHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Sound beside a video, or its latents: C-contiguous float32 of `shape`, [N, C, S] for sound, `offset` bytes into the payload."""
+
+    shape: tuple[int, ...]
+    offset: int
+    sample_rate: int | None = None
+
 
 class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Meaning of an output's bytes: C-contiguous `dtype` array of `shape`; `samples` outputs stand behind each other on axis 0.
 
-    `shape` is [N, T, H, W, C] for images (T = 1) and video. `dtype` is a numpy name: "uint8", or "float32" over `value_range`.
+    `shape` is [N, T, H, W, C] for images (T = 1) and video, [N, C, S] for audio, anything for latents. `dtype` is a numpy name:
+    "uint8", or "float32" over `value_range`. `interpolated`: there are so many frames for each of the pipeline's.
     """
 
     kind: Kind
@@ -113,6 +143,9 @@ class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, ...]
     color: ColorModel
     value_range: tuple[float, float]
+    interpolated: int = 1
+    sample_rate: int | None = None
+    audio: TrackHeader | None = None
 
 
 def check(media: Media, expected_batch: int | None = None) -> None:
@@ -121,6 +154,9 @@ def check(media: Media, expected_batch: int | None = None) -> None:
     broken = _broken_rule(spec, shape, dtype)
     if broken is None and expected_batch is not None and media.batch != expected_batch:
         broken = f"expected {expected_batch} samples on axis B, found {media.batch}"
+    if broken is None and media.audio is not None:
+        check(media.audio, media.batch)
+        broken = _broken_track_rule(media)
     if broken is not None:
         raise MediaContractError(
             f"{spec.kind} output breaks the media contract: shape {list(shape)}, dtype {dtype}, layout {spec.layout}: {broken}"
@@ -131,13 +167,30 @@ def _broken_rule(spec: MediaSpec, shape: tuple[int, ...], dtype: str) -> str | N
     """Name the first rule that is broken, or None."""
     if spec.layout not in _KIND_LAYOUTS[spec.kind]:
         return f"layout must be one of {sorted(_KIND_LAYOUTS[spec.kind])} for {spec.kind}"
-    if len(shape) != len(spec.layout):
+    if spec.kind is Kind.LATENT:
+        if len(shape) < 2:
+            return "latents need a batch axis and another"
+    elif len(shape) != len(spec.layout):
         return f"layout {spec.layout} needs {len(spec.layout)} axes"
     if any(size < 1 for size in shape):
         return "every axis must hold at least one element"
     if spec.color in CHANNELS and shape[spec.layout.index("C")] != CHANNELS[spec.color]:
         return f"colour model {spec.color} needs {CHANNELS[spec.color]} channels on axis C"
+    if spec.kind is Kind.AUDIO and not (spec.sample_rate and spec.sample_rate > 0):
+        return "audio needs a sample rate"
+    if spec.interpolate != 1 and (spec.kind is not Kind.VIDEO or spec.interpolate < 1):
+        return f"{spec.interpolate} frames for each can be made of a video alone"
     return _broken_value_rule(spec, dtype)
+
+
+def _broken_track_rule(media: Media) -> str | None:
+    """Name the broken rule about the sound beside `media`, or None."""
+    assert media.audio is not None
+    pairs = {Kind.VIDEO: Kind.AUDIO, Kind.LATENT: Kind.LATENT}
+    wanted = pairs.get(media.spec.kind)
+    return (
+        None if media.audio.spec.kind is wanted else f"{media.audio.spec.kind} cannot go along with {media.spec.kind}"
+    )
 
 
 def _broken_value_rule(spec: MediaSpec, dtype: str) -> str | None:
@@ -148,8 +201,8 @@ def _broken_value_rule(spec: MediaSpec, dtype: str) -> str | None:
             return "encoding uint8 needs dtype uint8"
         if (low, high) != LEVELS:
             return f"encoding uint8 needs value range 0..255, not {low}..{high}"
-        if spec.pending:
-            return f"uint8 although float consumers are pending: {', '.join(spec.pending)}"
+        if spec.float_consumers:
+            return f"uint8 although float consumers are pending: {', '.join(spec.float_consumers)}"
         return None
     if not dtype.startswith(("float", "bfloat")):
         return "encoding float needs a floating dtype"

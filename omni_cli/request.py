@@ -30,6 +30,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     pipeline's `__call__`. `image`, `last_image`, `mask`, `video`, `prompt_embeds` and `latents` are paths of input files
     (see `inputs`). `output` is the wanted file name inside the output folder, `format` the name of a writer ("png", "mp4", ...).
     `model` names another model than the run's own: "demo", a folder, a hub id, or a `.safetensors` file.
+    `interpolate` is the frames, and the frames per second, that are made for each of the pipeline's.
     """
 
     id: str | None = None
@@ -53,6 +54,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     prompt_embeds: str | None = None
     latents: str | None = None
     num_outputs: int | None = None
+    interpolate: int | None = None
     lora: list[Adapter] | None = None
     extra: dict[str, Any] | None = None
     output: str | None = None
@@ -64,7 +66,7 @@ class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `request` has id, format, sizes, fps and num_outputs filled in. `seeds` and `files` have one entry per output;
     `files` are POSIX paths relative to the output folder. Requests with the same `batch_key` may share a pipeline call;
-    an empty key never shares.
+    an empty key never shares. `floats_for` names what needs more than 8 bits of a level (a 16-bit encoder); "" if nothing does.
     """
 
     request: GenerationRequest
@@ -73,6 +75,7 @@ class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     fingerprint: str
     batch_key: str = ""
+    floats_for: str = ""
 
     @property
     def id(self) -> str:
@@ -104,7 +107,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in place: `path` is POSIX and relative to the output folder, `frames` is 1 and `fps` null for an image."""
+    """A file in place, or a folder of frames: `path` is POSIX and relative to the output folder.
+
+    `frames` is 1 and `fps` null for an image; `width`, `height` and `frames` are 0 where there is no picture. What holds sound also
+    says its `sample_rate` in Hz, `samples` per channel, and `channels`; other rows do not have these keys. A folder's `sha256`
+    is over the names and hashes of its files, its `bytes` theirs together (`digest.folder_digest`).
+    """
 
     path: str
     sha256: str
@@ -113,6 +121,9 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     height: int
     frames: int
     fps: float | None = None
+    sample_rate: int | msgspec.UnsetType = msgspec.UNSET
+    samples: int | msgspec.UnsetType = msgspec.UNSET
+    channels: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

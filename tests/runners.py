@@ -5,8 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import torch
+
 from omni_cli.config import EngineConfig, ModelConfig
-from omni_cli.media import Media
+from omni_cli.media import NORMALIZED, ColorModel, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.request import PlannedRequest
 from omni_cli.transport.messages import Loaded
 from omni_cli.worker.null import NullRunner
@@ -93,3 +95,22 @@ class Secretive(NullRunner):
     ) -> Loaded:
         """The facts of NullRunner."""
         return NullRunner().load(model, engine, report)
+
+
+class Sounding(NullRunner):
+    """A clip with a second of sound at 8000 Hz, one level told by its seed; frame k is k/100 of the range brighter than frame 0."""
+
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+    ) -> list[Media]:
+        """As NullRunner, brightening, with sound."""
+        spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE, sample_rate=8000)
+        result = []
+        for request, media in zip(requests, super().execute_model(requests, on_step, stop), strict=True):
+            data = media.data * 0.5
+            if media.spec.kind is Kind.VIDEO:
+                data += torch.arange(data.shape[2]).view(1, 1, -1, 1, 1) * 0.02
+            levels = torch.tensor([seed % 256 / 256 for seed in request.seeds])
+            sound = Media(spec, levels.view(-1, 1, 1).repeat(1, 2, 8000))
+            result.append(replace(media, data=data, audio=sound if media.spec.kind is Kind.VIDEO else None))
+        return result

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "omni_cli"
 
 FLOORS: dict[str, int] = {
     "errors": 0,
+    "digest": 0,
     "log": 0,
     "disk": 0,
     "__init__": 0,

@@ -35,7 +35,7 @@ from omni_cli.request import (
     Status,
     Timings,
 )
-from omni_cli.writers import Frames, Metadata, Written, samples, write_output
+from omni_cli.writers import Metadata, Sample, Written, samples, write_output
 
 Ended = Result | OmniGenError
 """What the queue gives: a row, or the error that ends the run."""
@@ -152,14 +152,16 @@ class Desk:
         self._observe(EncodeStarted(at=time.monotonic(), id=planned.id))
         encode = write = Interval(0.0, 0.0)
         files: list[OutputFile] = []
+        notes = list(output.notes)
         try:
-            for index, (frames, name) in enumerate(
+            for index, (sample, name) in enumerate(
                 zip(samples(output.header, output.buffer), planned.files, strict=True)
             ):
-                written = self.storage.store(partial(self._write_sample, planned, index, frames, name))
+                written = self.storage.store(partial(self._write_sample, planned, index, sample, name))
                 files.append(written.file)
+                notes += [note for note in written.notes if note not in notes]
                 encode, write = _join(encode, written.encode), _join(write, written.write)
-                del frames
+                del sample
         except RequestCancelled:
             return self._row(planned, "cancelled")
         except RequestError as error:
@@ -169,17 +171,17 @@ class Desk:
         self._observe(EncodeDone(at=time.monotonic(), id=planned.id, encode=encode, write=write))
         timings = _timings(output, encode, write)
         row = self._row(
-            planned, "done", files=tuple(files), timings=timings, attempts=output.attempts, notes=output.notes
+            planned, "done", files=tuple(files), timings=timings, attempts=output.attempts, notes=tuple(notes)
         )
         if output.stopped_at is None:
             return row
         # Other pixels than the request's own: a run that is not stopped renders it again.
         return structs.replace(row, fingerprint=f"{planned.fingerprint}-stopped-at-{output.stopped_at}")
 
-    def _write_sample(self, planned: PlannedRequest, index: int, frames: Frames, name: str) -> Written:
+    def _write_sample(self, planned: PlannedRequest, index: int, sample: Sample, name: str) -> Written:
         """One sample's file, with its own metadata."""
         return write_output(
-            frames,
+            sample,
             self._root / name,
             name=name,
             format=planned.request.format or "",

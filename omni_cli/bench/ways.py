@@ -30,7 +30,7 @@ from omni_cli.platforms.base import Platform
 from omni_cli.transport.ring import SlotPool, SlotViews, anonymous_memory
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
-from omni_cli.writers import samples
+from omni_cli.writers import Frames, samples
 
 Levels = NDArray[np.uint8]
 
@@ -75,6 +75,7 @@ class Ours:
         buffer = self._views.view(slot.ref(packed.nbytes, self._pool.take_retired()), descriptors)
         self._pool.shared(slot)
         (frames,) = samples(packed.header, buffer)
+        assert isinstance(frames, Frames)
         if see is not None:
             for number, frame in enumerate(frames):
                 see(number, frame)

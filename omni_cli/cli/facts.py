@@ -6,7 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
+from omni_cli.config import OutputConfig
 from omni_cli.errors import UsageError
+from omni_cli.writers.codecs import CODECS, PIXEL_FORMATS, Codec, find_encoder, pixel_formats
 from omni_cli.writers.formats import FORMATS, Format, check_available
 
 _DEVICES = """
@@ -40,6 +42,20 @@ def devices_here() -> list[dict[str, Any]] | str:
 def available() -> dict[str, str]:
     """For each format: what encodes it, or why nothing does."""
     return {form.name: _encoder(form) for form in FORMATS}
+
+
+def codecs_here() -> dict[str, str]:
+    """For each word of `--codec`: what encodes it, or why nothing does."""
+    return {codec.name: _codec(codec) for codec in CODECS if codec.name != "gif"}
+
+
+def _codec(codec: Codec) -> str:
+    try:
+        choice = find_encoder("", codec, (codec.name,), OutputConfig())
+    except UsageError as error:
+        return f"no: {error}"
+    layouts = [name for name in PIXEL_FORMATS if name in pixel_formats(choice.encoder, choice.by)]
+    return f"{choice.encoder} ({choice.by}): {', '.join(layouts)}"
 
 
 def _encoder(form: Format) -> str:

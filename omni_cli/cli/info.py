@@ -17,9 +17,9 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object on stdout.")] = False,
     devices: Annotated[bool, typer.Option(help="Ask torch for devices (a few seconds).")] = True,
 ) -> None:
-    """Versions, devices and their dtypes, formats and encoders."""
+    """Versions, devices and their dtypes, formats, codecs and their pixel formats."""
     # Imported when the facts are wanted: --help stays fast.
-    from omni_cli.cli.facts import available, devices_here, version
+    from omni_cli.cli.facts import available, codecs_here, devices_here, version
 
     facts: dict[str, Any] = {
         "omni-gen": __version__,
@@ -29,6 +29,7 @@ def info(
         "packages": {name: version(name) for name in _PACKAGES},
         "devices": devices_here() if devices else None,
         "formats": available(),
+        "codecs": codecs_here(),
     }
     if as_json:
         typer.echo(json.dumps(facts, indent=2))

@@ -37,6 +37,8 @@ from omni_cli.executor.steering import Steering, Step
 from omni_cli.media import Media
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded
+from omni_cli.worker.collect import for_request
+from omni_cli.worker.interpolate import Interpolator
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.process import make_runner
 from omni_cli.worker.protocol import StepState, StepwiseRunner
@@ -81,10 +83,11 @@ class InlineExecutor:
         start = time.monotonic()
         self._platform, device = platforms.resolve(model.device)
         self._platform.activate(device)
-        self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine))
         model = msgspec.structs.replace(model, device=device)
         future: Future[Loaded] = Future()
         try:
+            between = Interpolator.load(self._engine.interpolator, device)
+            self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine), between)
             loaded = self._runner.load(model, self._engine, self._on_loading)
         except Exception as error:  # boundary: whatever a loader raises ends the run
             future.set_exception(as_load_error(error))
@@ -252,7 +255,7 @@ class InlineExecutor:
             return buffers[0]
 
         try:
-            packed = self._packer.pack(media, None, allocate)
+            packed = self._packer.pack(for_request(media, handle.planned), None, allocate)
         except Exception as error:  # boundary: whatever packing raises fails this request
             handle.output_ready.set_exception(as_request_error(error))
             return

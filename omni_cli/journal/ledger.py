@@ -1,6 +1,5 @@
 """What the rows of a manifest say of a request: done, or why not. Reads only."""
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from enum import StrEnum
 from io import FileIO
 from pathlib import Path
 
+from omni_cli.digest import file_digest, folder_digest
 from omni_cli.errors import OutputFolderError
 from omni_cli.journal.rows import MANIFEST_NAME, Entry, RowIndex, read_entry, read_index
 from omni_cli.request import OutputFile, PlannedRequest
@@ -100,13 +100,16 @@ def _index_of(path: Path, file: FileIO) -> RowIndex:
 
 
 def _is_intact(root: Path, file: OutputFile) -> bool:
-    """True if `file` lies under `root` with the bytes that were recorded. A file that cannot be read is not intact."""
+    """True if `file` lies under `root` with the bytes that were recorded. What cannot be read is not intact."""
+    path = root / file.path
     try:
-        descriptor = os.open(root / file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as stream:
-            # Devices and pipes have size 0, which no output has; a folder cannot be read.
-            if os.fstat(descriptor).st_size != file.bytes:
-                return False
-            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+        if path.is_dir():
+            return folder_digest(path) == (file.sha256, file.bytes)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # Devices and pipes have size 0, which no output has.
+            return os.fstat(descriptor).st_size == file.bytes and file_digest(descriptor)[0] == file.sha256
+        finally:
+            os.close(descriptor)
     except OSError:
         return False

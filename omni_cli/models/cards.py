@@ -51,7 +51,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     the pipeline for: "device" goes through the processor seam, "pt" and "np" are for pipelines that check a list.
     `processors` are attributes of the pipeline that hold a processor which makes its output, where they have names of their own.
     `value_range` are the floats that mean black and white in its output, where no processor of diffusers tells.
-    `call` holds constant keywords of the pipeline's call. `parameters` are the keywords its `__call__` takes; empty means
+    `call` holds constant keywords of the pipeline's call. `sample_rate` is that of its sound in Hz, for a pipeline that does not say
+    it itself. `parameters` are the keywords its `__call__` takes; empty means
     not known before loading. `latent_rgb` is for previews, where it is known for the VAE; else it is fitted.
     """
 
@@ -64,5 +65,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     processors: tuple[str, ...] = ()
     value_range: tuple[float, float] | None = None
     call: dict[str, int | float | str | bool] = {}
+    sample_rate: int | None = None
     parameters: tuple[str, ...] = ()
     latent_rgb: LatentRgb | None = None

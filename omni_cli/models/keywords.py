@@ -24,7 +24,7 @@ TEXTS = ("prompt", "negative_prompt")
 OUTPUT_ONLY = frozenset({"fps"})
 """Fields that a pipeline may ignore: they say how the file is written."""
 
-COUNTS = frozenset({"num_images_per_prompt", "num_videos_per_prompt"})
+COUNTS = frozenset({"num_images_per_prompt", "num_videos_per_prompt", "num_waveforms_per_prompt"})
 """What `num_outputs` stands for."""
 
 OWNED = frozenset(

@@ -43,6 +43,7 @@ class Alike:
     def remember(self, request: GenerationRequest, resolved: Resolved) -> None:
         """`request`, resolved as `resolved`, has no fault but perhaps in its names."""
         one_plain_file = self._by_id and resolved.request.num_outputs == 1 and _alone(request) == _NOTHING
+        one_plain_file = one_plain_file and not resolved.form.is_folder
         if one_plain_file and request.prompt is not None and len(self._extensions) < _KEPT:
             self._extensions[_shared(request), request.negative_prompt is None] = resolved.form.extension
 

@@ -10,6 +10,7 @@ import msgspec
 from omni_cli.inputs import reads_files
 from omni_cli.models.cards import Card
 from omni_cli.request import GenerationRequest, PlannedRequest
+from omni_cli.writers.formats import LATENT
 
 _FPS_KEYWORDS = {"fps", "frame_rate"}
 
@@ -28,7 +29,8 @@ def batch_key(request: GenerationRequest, card: Card) -> str:
         id=None,
         seed=None,
         output=None,
-        format=None,
+        format=LATENT if request.format == LATENT else None,
+        interpolate=None,
         prompt=None if request.prompt is None else "",
         negative_prompt=None if request.negative_prompt is None else "",
         fps=request.fps if conditions_on_fps else None,

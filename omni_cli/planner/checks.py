@@ -15,7 +15,7 @@ from omni_cli.planner.naming import split_extension
 from omni_cli.planner.resolve import Resolved
 from omni_cli.planner.values import misfit, shown
 from omni_cli.prompts.shown import escaped, quoted
-from omni_cli.writers.formats import check_fps, names_for, resolve_format
+from omni_cli.writers.formats import LATENT, check_fps, names_for, resolve_format
 
 _KEYWORDS = {field: names for field, names in NAMES.items() if field not in OUTPUT_ONLY} | {
     text: (text,) for text in TEXTS
@@ -28,6 +28,7 @@ def card_problems(located: Located, resolved: Resolved, card: Card) -> Iterator[
     yield from _sizes(located, resolved, card)
     yield from _frames(located, resolved, card)
     yield from _format(located, resolved)
+    yield from _between(located, resolved)
     if card.parameters:
         yield from _parameters(located, resolved, card)
     yield from _extra(located, resolved, card)
@@ -60,7 +61,7 @@ def _format(located: Located, resolved: Resolved) -> Iterator[Problem]:
     """The format must hold the kind, agree with the extension of `output`, and have the fps that it needs."""
     request, form, kind = located.request, resolved.form, resolved.kind
     written = split_extension(request.output.rpartition("/")[2])[1] if request.output else ""
-    if request.format and written and resolve_format(written) is not form:
+    if request.format and written and resolve_format(written).extension != form.extension:
         yield located.problem("output", f"ends in .{written}, but format is {request.format}", "make them agree")
     elif kind not in form.kinds:
         field = "output" if written and not request.format else "format"
@@ -70,9 +71,17 @@ def _format(located: Located, resolved: Resolved) -> Iterator[Problem]:
         )
     elif kind is Kind.VIDEO:
         try:
-            check_fps(form, resolved.request.fps)
+            fps = resolved.request.fps
+            check_fps(form, None if fps is None else fps * (resolved.request.interpolate or 1))
         except UsageError as error:
             yield located.problem("fps", str(error))
+
+
+def _between(located: Located, resolved: Resolved) -> Iterator[Problem]:
+    """Frames can be made between the frames of a video; a flag speaks for those requests that make one."""
+    if (located.request.interpolate or 1) > 1 and resolved.request.interpolate is None:
+        what = "latents" if resolved.form.name == LATENT else f"{resolved.kind} output"
+        yield located.problem("interpolate", f"there are no frames in {what}", "leave it out")
 
 
 def _parameters(located: Located, resolved: Resolved, card: Card) -> Iterator[Problem]:

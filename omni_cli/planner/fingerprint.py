@@ -30,6 +30,7 @@ class Fingerprinter:
         """For the model `info`, loaded as `config.model` says, under the library `versions` ("torch" → "2.9.1", ...)."""
         self._output = config.output
         self._contents = Contents()
+        self._interpolator = config.engine.interpolator
         self._run = {
             "version": VERSION,
             "model": info,
@@ -49,6 +50,8 @@ class Fingerprinter:
             "seeds": seeds,
             "encoding": _encoding(request.format, self._output),
         }
+        if request.interpolate is not None and self._interpolator is not None:
+            facts["interpolator"] = self._contents.digest(self._interpolator)
         return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
 
     def _without_names(self, request: GenerationRequest) -> GenerationRequest:
@@ -70,9 +73,10 @@ def _shaping(tuning: Tuning) -> dict[str, Tuning]:
 def _encoding(form: str | None, output: OutputConfig) -> dict[str, object]:
     """The settings that change decoded pixels of a lossy format."""
     match form:
-        case "jpeg" | "webp":
+        case "jpeg" | "webp" | "avif":
             return {"quality": output.quality}
-        case "mp4" | "webm":
-            return {"crf": output.crf, "preset": output.encoder_preset, "encoder": output.encoder}
+        case "mp4" | "webm" | "mov" | "mkv":
+            chosen = {name: value for name in ("codec", "pix_fmt") if (value := getattr(output, name)) is not None}
+            return {"crf": output.crf, "preset": output.encoder_preset, "encoder": output.encoder, **chosen}
         case _:
             return {}

@@ -25,9 +25,9 @@ _TRAILING = re.compile(r"[.\s]+\Z")
 # learn.microsoft.com/windows/win32/fileio/naming-a-file: these name devices, with any extension.
 _DEVICE = re.compile(r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9¹²³]) *(?:\.|\Z)", re.IGNORECASE)
 
-_OURS = {form.extension.removeprefix(".") for form in FORMATS} | {form.name for form in FORMATS}
+_OURS = {form.extension.removeprefix(".") for form in FORMATS if form.extension} | {form.name for form in FORMATS}
 _FOREIGN = frozenset(
-    "apng avi avif bmp flac flv heic heif jfif jxl m4v mkv mov mp3 mpeg mpg tga tif tiff wav wmv".split()  # noqa: SIM905
+    "apng avi bmp exr flv heic heif jfif jxl m4a m4v mp3 mpeg mpg ogg opus tga tif tiff wmv".split()  # noqa: SIM905
 )
 """Extensions of media that people name files by and no writer here makes."""
 

@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from omni_cli.planner.naming import MAX_PATH_BYTES
+from omni_cli.writers.place import holds_frames_only
 
 
 class Places:
@@ -17,8 +18,8 @@ class Places:
         self._parent_fault = lru_cache(maxsize=1024)(self._look_at_parent)
         self._room = MAX_PATH_BYTES - len(os.fsencode(self._root)) - 1
 
-    def fault(self, path: str) -> str:
-        """Why a file cannot be placed at `path`, relative to the output folder; "" if it can."""
+    def fault(self, path: str, folder: bool = False) -> str:
+        """Why a file (or a folder of frames) cannot be placed at `path`, relative to the output folder; "" if it can."""
         obstacles = self._obstacles
         flat = path.isascii() and "/" not in path and len(path) <= self._room
         if flat and obstacles is not None and path.lower() not in obstacles:
@@ -33,6 +34,8 @@ class Places:
             mode = os.lstat(target).st_mode
         except OSError:
             return ""
+        if stat.S_ISDIR(mode) and folder:
+            return "" if holds_frames_only(Path(target)) else "is a folder there already, of other things than frames"
         if stat.S_ISDIR(mode):
             return "is a folder there already"
         # Placing a file replaces a link itself, never what it points to.

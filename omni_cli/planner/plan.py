@@ -30,7 +30,8 @@ from omni_cli.planner.template import NameTemplate
 from omni_cli.planner.tensors import tensor_problems
 from omni_cli.prompts.shown import quoted
 from omni_cli.request import GenerationRequest, PlannedRequest
-from omni_cli.writers.formats import check_available
+from omni_cli.writers.codecs import check_settings
+from omni_cli.writers.formats import check_available, check_side, floats_for
 from omni_cli.writers.room import Room
 
 MAX_PROBLEMS = 1000
@@ -54,6 +55,7 @@ class Planner:
         self._alike = Alike(config.output.name_template)
         self._lacking: dict[str, str | None] = {}
         _check_selection(config)
+        check_settings(config.output)
 
     def check(self, located: Located) -> list[Problem]:
         """All problems of `located` that only planning can see. Remembers its id and files: check each request once."""
@@ -104,6 +106,7 @@ class Planner:
                 files=self._files(located, resolved, seeds),
                 fingerprint=self._fingerprinter(key).fingerprint(resolved.request, seeds),
                 batch_key=batch_key(resolved.request, card),
+                floats_for=floats_for(resolved.form, self._config.output),
             )
         except ModelLoadError as error:
             if key is None:
@@ -195,13 +198,20 @@ class Planner:
         name = resolved.form.name
         if name not in self._lacking:
             try:
-                check_available(resolved.form, self._config.output.encoder)
+                check_available(resolved.form, self._config.output)
                 self._lacking[name] = None
             except UsageError as error:
                 self._lacking[name] = str(error)
         lacking = self._lacking[name]
         if lacking is not None:
             yield located.problem("format", lacking)
+            return
+        width, height = resolved.request.width, resolved.request.height
+        if resolved.form.codecs and width and height:
+            try:
+                check_side(resolved.form, self._config.output, width, height)
+            except UsageError as error:
+                yield located.problem("width" if width % 2 else "height", str(error))
 
     def _name_problems(self, located: Located, resolved: Resolved) -> list[Problem]:
         """A second id, or a file that cannot be placed, or that another request has."""
@@ -214,7 +224,7 @@ class Planner:
         except Misnamed as error:
             return [located.problem(error.field, error.message, error.allowed)]
         for path in files:
-            problems = self._claim_file(located, path)
+            problems = self._claim_file(located, path, resolved.form.is_folder)
             if problems:
                 return problems
         return []
@@ -227,8 +237,8 @@ class Planner:
             located.problem("id", f"{quoted(request_id)} is already the id of line {first}", "ids must differ"),
         ]
 
-    def _claim_file(self, located: Located, path: str) -> list[Problem]:
-        fault = self._places.fault(path)
+    def _claim_file(self, located: Located, path: str, folder: bool = False) -> list[Problem]:
+        fault = self._places.fault(path, folder)
         if not fault and self._config.engine.preview_every and path.casefold().endswith(PREVIEW_SUFFIX):
             fault = f"ends in {PREVIEW_SUFFIX}, as the previews of --preview-every do"
         first = None if fault else self._claims.claim_file(path, located.line)
@@ -242,6 +252,9 @@ class Planner:
 
 
 def _check_selection(config: RunConfig) -> None:
+    made_by = config.engine.interpolator
+    if made_by is not None and not Path(made_by).expanduser().is_file():
+        raise UsageError(f"--interpolator {made_by!r}: no such file; give a TorchScript module")
     if config.limit is not None and config.limit < 1:
         raise UsageError(f"--limit {config.limit}: must be 1 or more")
     if config.shard is not None and not 1 <= config.shard[0] <= config.shard[1]:

@@ -14,7 +14,7 @@ from omni_cli.models.cards import Card
 from omni_cli.planner.derived import derived
 from omni_cli.planner.naming import split_extension
 from omni_cli.request import GenerationRequest
-from omni_cli.writers.formats import Format, default_format, resolve_format
+from omni_cli.writers.formats import LATENT, Format, default_format, resolve_format
 
 _FIELDS = tuple(name for name in GenerationRequest.__struct_fields__ if name not in ("id", "output", "extra"))
 
@@ -61,6 +61,9 @@ def resolve(
             num_frames=frames,
             num_outputs=1 if full.num_outputs is None else full.num_outputs,
             fps=full.fps if kind is Kind.VIDEO else None,
+            interpolate=full.interpolate
+            if kind is Kind.VIDEO and form.name != LATENT and full.interpolate != 1
+            else None,
             format=form.name,
         ),
         kind,

@@ -35,7 +35,15 @@ def room_of(
         card = card_of(request)
         if card is None:
             continue
-        shape = (request.model, request.height, request.width, request.num_frames, request.num_outputs, request.format)
+        shape = (
+            request.model,
+            request.height,
+            request.width,
+            request.num_frames,
+            request.num_outputs,
+            request.format,
+            request.interpolate,
+        )
         files = alike.get(shape) if request.output is None else None
         if files is None:
             files = room_for(resolve(request, row.index, config, card, Path()).request, config.output)

@@ -75,6 +75,7 @@ RULES: Mapping[str, rules.Rule] = {
     "prompt_embeds": rules.path,
     "latents": rules.path,
     "num_outputs": rules.whole(1, rules.MAX_OUTPUTS),
+    "interpolate": rules.whole(1, rules.MAX_INTERPOLATE),
     "output": rules.output_name,
     "format": rules.format_name,
 }

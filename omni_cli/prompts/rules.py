@@ -8,7 +8,12 @@ from pathlib import PurePosixPath
 from omni_cli.prompts.nodes import Odd
 from omni_cli.prompts.shown import quoted
 
-FORMATS = ("png", "jpeg", "jpg", "webp", "mp4", "webm", "gif", "npy")
+FORMATS = (
+    *("png", "jpeg", "jpg", "webp", "avif", "png16"),
+    *("mp4", "webm", "mov", "mkv", "gif", "frames"),
+    *("wav", "wav16", "flac"),
+    *("npy", "npz", "safetensors", "latent"),
+)
 """Names of writers that `format` may ask for."""
 
 MAX_ID = 512
@@ -17,6 +22,7 @@ MAX_FRAMES = 100_000
 MAX_STEPS = 10000
 MAX_OUTPUTS = 1000
 MAX_FPS = 1000
+MAX_INTERPOLATE = 64
 
 Rule = Callable[[object], object]
 """Gives back the value in its field's type, or raises Unfit."""

@@ -19,6 +19,7 @@ from omni_cli.models.cards import Card
 from omni_cli.models.keywords import NAMES, OUTPUT_ONLY, RESERVED, TEXTS
 from omni_cli.models.signature import parameters_of
 from omni_cli.request import GenerationRequest, PlannedRequest
+from omni_cli.worker.collect import LATENT
 from omni_cli.worker.inputs import read_input
 
 Take = Callable[[InputFile, int | None], Any]
@@ -63,7 +64,11 @@ def _sharing_key(request: GenerationRequest, card: Card) -> str | None:
     if not card.batchable or reads_files(request):
         return None
     shared = {field: getattr(request, field) for field in NAMES}
-    shared |= {"extra": request.extra, "lora": [msgspec.to_builtins(adapter) for adapter in request.lora or ()]}
+    shared |= {
+        "latent": request.format == LATENT,
+        "extra": request.extra,
+        "lora": [msgspec.to_builtins(adapter) for adapter in request.lora or ()],
+    }
     given = [request.prompt is not None, request.negative_prompt is not None]
     return json.dumps([shared, given], sort_keys=True, default=str)
 

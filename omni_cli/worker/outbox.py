@@ -42,7 +42,7 @@ class Output:
     @property
     def nbytes(self) -> int:
         """Bytes it holds on the device."""
-        return int(self.media.data.nbytes)
+        return self.media.nbytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import torch
 
 from omni_cli.config import VideoOutputTransport
 from omni_cli.log import logger
-from omni_cli.media import Media
+from omni_cli.media import Media, MediaHeader, TrackHeader
 from omni_cli.platforms.base import Platform
-from omni_cli.transport.messages import MediaHeader
+from omni_cli.worker.interpolate import Interpolator
 from omni_cli.worker.postprocess import frames_shape, header_of, wants_levels, write_floats, write_levels
 from omni_cli.worker.validity import STRICT, Validity
 
 Allocate = Callable[[int], Any]
 """Bytes wanted -> a writable buffer of at least that size."""
+
+TRACK_ALIGNMENT = 64
+"""Sound begins at a multiple of so many bytes behind the frames."""
 
 OUT_OF_MEMORY_NOTE = "no device memory for the uint8 conversion: float transport"
 
@@ -36,11 +40,21 @@ class Packed:
 class Packer:
     """Prepares outputs for transport. One thread at a time."""
 
-    def __init__(self, platform: Platform, transport: VideoOutputTransport, validity: Validity = STRICT) -> None:
-        """`transport` is the policy: uint8 frames, or the normalized floats as they are. `validity`: which are refused."""
+    def __init__(
+        self,
+        platform: Platform,
+        transport: VideoOutputTransport,
+        validity: Validity = STRICT,
+        between: Interpolator | None = None,
+    ) -> None:
+        """`transport` is the policy: uint8 frames, or the normalized floats as they are. `validity`: which are refused.
+
+        `between` makes the frames that a video is to be given; None blends.
+        """
         self._platform = platform
         self._transport = transport
         self._validity = validity
+        self._between = between or Interpolator()
         self._warned = False
 
     def pack(self, media: Media, after: Any | None, allocate: Allocate) -> Packed:
@@ -65,21 +79,70 @@ class Packer:
         return replace(packed, notes=(*packed.notes, OUT_OF_MEMORY_NOTE))
 
     def _transfer(self, media: Media, after: Any | None, allocate: Allocate, dtype: torch.dtype) -> Packed:
-        shape = frames_shape(media)
-        header = header_of(media, shape, dtype)
-        write = write_levels if dtype is torch.uint8 else write_floats
-        nbytes = torch.Size(shape).numel() * dtype.itemsize
+        plan = _Plan.of(media, dtype)
         if media.data.device.type == "cpu":
-            notes = write(media, _tensor_over(allocate(nbytes), shape, dtype), self._validity)
-            return Packed(header, nbytes, (*media.notes, *notes))
+            buffer = allocate(plan.nbytes)
+            notes = tuple(note for part in plan.parts for note in self._write(part, part.over(buffer)))
+            return Packed(plan.header, plan.nbytes, (*media.notes, *notes))
         with self._platform.side_stream(after):
-            self._platform.keep_alive(media.data)
-            prepared = torch.empty(shape, dtype=dtype, device=media.data.device)
-            notes = write(media, prepared, self._validity)
-            _tensor_over(allocate(nbytes), shape, dtype).copy_(prepared, non_blocking=True)
-        return Packed(header, nbytes, (*media.notes, *notes))
+            prepared, notes = [], ()
+            for part in plan.parts:
+                self._platform.keep_alive(part.media.data)
+                out = torch.empty(part.shape, dtype=part.dtype, device=part.media.data.device)
+                notes += self._write(part, out)
+                prepared.append(out)
+            buffer = allocate(plan.nbytes)
+            for part, out in zip(plan.parts, prepared, strict=True):
+                part.over(buffer).copy_(out, non_blocking=True)
+        return Packed(plan.header, plan.nbytes, (*media.notes, *notes))
+
+    def _write(self, part: "_Part", out: torch.Tensor) -> tuple[str, ...]:
+        """Convert one part into `out`; notes on what was let pass."""
+        if part.dtype is torch.uint8:
+            return write_levels(part.media, out, self._validity, self._between)
+        return write_floats(part.media, out, self._validity, self._between)
 
 
-def _tensor_over(buffer: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of `shape` over the first bytes of `buffer`, without a copy."""
-    return torch.frombuffer(buffer, dtype=dtype, count=torch.Size(shape).numel()).view(shape)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One array of the payload: `media` as `dtype` of `shape`, `offset` bytes into it."""
+
+    media: Media
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind it."""
+        return self.offset + torch.Size(self.shape).numel() * self.dtype.itemsize
+
+    def over(self, buffer: Any) -> torch.Tensor:
+        """A tensor over its bytes in `buffer`, without a copy."""
+        count = torch.Size(self.shape).numel()
+        return torch.frombuffer(buffer, dtype=self.dtype, count=count, offset=self.offset).view(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where the arrays of an output lie: the frames first, the sound behind them."""
+
+    header: MediaHeader
+    parts: tuple[_Part, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole payload."""
+        return self.parts[-1].end
+
+    @classmethod
+    def of(cls, media: Media, dtype: torch.dtype) -> "_Plan":
+        """The plan for `media`, its frames as `dtype`."""
+        main = _Part(media, frames_shape(media), dtype, 0)
+        header = header_of(media, main.shape, dtype)
+        if media.audio is None:
+            return cls(header, (main,))
+        offset = -(-main.end // TRACK_ALIGNMENT) * TRACK_ALIGNMENT
+        track = _Part(media.audio, frames_shape(media.audio), torch.float32, offset)
+        described = TrackHeader(shape=track.shape, offset=offset, sample_rate=media.audio.spec.sample_rate)
+        return cls(msgspec.structs.replace(header, audio=described), (main, track))

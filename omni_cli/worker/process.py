@@ -41,8 +41,10 @@ from omni_cli.transport.messages import (
     encode,
 )
 from omni_cli.transport.ring import SlotPool
+from omni_cli.worker.collect import for_request
 from omni_cli.worker.faults import remote_error
 from omni_cli.worker.inbox import Inbox, leave
+from omni_cli.worker.interpolate import Interpolator
 from omni_cli.worker.outbox import Outbox, Output
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.pinning import pin, unpin
@@ -81,7 +83,8 @@ class Worker:
             lambda memory: pin(self._platform, memory),
             lambda memory: unpin(self._platform, memory),
         )
-        packer = Packer(self._platform, engine.transport, Validity.of(engine))
+        between = Interpolator.load(engine.interpolator, self._device)
+        packer = Packer(self._platform, engine.transport, Validity.of(engine), between)
         self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
         self._leader = Leader(self._runner, engine, self._platform, channel, self._pool, self._outbox)
@@ -165,7 +168,7 @@ class Worker:
         medias = self._leader.lead(message, self._inbox)
         done = self._platform.record_device_event()
         return [
-            Output(f"{message.batch_id}/{request.id}", media, begun, done)
+            Output(f"{message.batch_id}/{request.id}", for_request(media, request), begun, done)
             for request, media in zip(message.requests, medias, strict=True)
         ]
 

@@ -23,7 +23,7 @@ from omni_cli.transport.messages import Loaded
 from omni_cli.worker.adapters import Adapters
 from omni_cli.worker.ahead import Ahead
 from omni_cli.worker.calls import Call, per_sample, placed, plan
-from omni_cli.worker.collect import check_size, media_of, split
+from omni_cli.worker.collect import LATENT, check_size, media_of, sample_rate_of, split
 from omni_cli.worker.loader import LoadedPipeline, identify, load
 from omni_cli.worker.memo import PromptMemo
 from omni_cli.worker.memory import Ladder, Notes
@@ -158,9 +158,11 @@ class DiffusersRunner:
         keywords |= steps.attach(model.pipeline, card.parameters, request.num_inference_steps or 1, sketcher)
         for seam in model.seams:
             seam.forget()
-        output = self._invoke(model.pipeline, keywords | {"output_type": card.output_type})
-        device_range = value_range(model.seams) if card.output_type == DEVICE else card.value_range
-        media = media_of(output, card, device_range, len(call.samples))
+        latent = request.format == LATENT
+        output = self._invoke(model.pipeline, keywords | {"output_type": LATENT if latent else card.output_type})
+        device_range = value_range(model.seams) if card.output_type == DEVICE and not latent else card.value_range
+        rate = card.sample_rate or sample_rate_of(model.pipeline)
+        media = media_of(output, card, device_range, len(call.samples), rate, latent)
         frames = request.num_frames if set(NAMES["num_frames"]) & set(card.parameters) else None
         check_size(media, request.height, request.width, frames)
         return media

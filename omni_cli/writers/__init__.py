@@ -1,14 +1,14 @@
 """Writers: from bytes in shared memory to complete files on disk, frame by frame, nothing gathered.
 
-    header + buffer ── samples ──> Frames ── write_output ──> image | video encoder ──> hidden file ──> fsync ──> rename
+    header + buffer ── samples ──> Frames | Sound | Latent ── write_output ──> an encoder ──> hidden file ──> fsync ──> rename
 
 `formats` answers questions before a run. Nothing here has state: any number of threads may write at once. Importing this
 loads no numpy, PIL or av; encoding does.
 """
 
-from omni_cli.writers.finalize import Frames, samples
+from omni_cli.writers.finalize import Frames, Latent, Sample, Sound, samples
 from omni_cli.writers.metadata import Metadata
 from omni_cli.writers.place import sweep
 from omni_cli.writers.write import Written, write_output
 
-__all__ = ["Frames", "Metadata", "Written", "samples", "sweep", "write_output"]
+__all__ = ["Frames", "Latent", "Metadata", "Sample", "Sound", "Written", "samples", "sweep", "write_output"]

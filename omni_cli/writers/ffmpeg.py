@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 from omni_cli.writers import gif
+from omni_cli.writers.codecs import ffmpeg_program
 from omni_cli.writers.finalize import Frames
-from omni_cli.writers.formats import ffmpeg_program
+from omni_cli.writers.sound import bit_rate, coded_rate, layout_of, write_raw
 from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
 
 QUIT_S = 5.0
@@ -40,12 +41,15 @@ def encode(frames: Frames, target: Path, job: VideoJob) -> None:
     if job.codec == "gif":
         _encode_gif(frames, target, job)
         return
-    with tempfile.TemporaryFile() as notes:
-        inputs = _note_input(notes, job.comment)
+    with tempfile.TemporaryFile() as notes, tempfile.TemporaryFile() as sound:
+        noted, kept = _note_input(notes, job.comment)
+        heard = _sound_input(sound, job, 1 if job.comment is None else 2)
         picture = ("-map", "0:v", "-vf", f"{_TO_BT709},format={job.pixel_format}", "-pix_fmt", job.pixel_format, *_TAGS)
         codec = ("-c:v", job.codec, "-threads:v", "1", *_options(job.codec_options, ":v"))
-        output = (*picture, *codec, *_muxer(job, target))
-        _run((*_raw_input(job), *inputs, *output), frames, job.patience, pass_fds=(notes.fileno(),))
+        tag = ("-tag:v", "hvc1") if job.codec == "libx265" and job.muxer in ("mp4", "mov") else ()
+        output = (*picture, *codec, *tag, *_muxer(job, target))
+        arguments = (*_raw_input(job), *noted, *heard, *kept, *output)
+        _run(arguments, frames, job.patience, source=job.source, pass_fds=(notes.fileno(), sound.fileno()))
 
 
 def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
@@ -65,7 +69,7 @@ def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
 def _raw_input(job: VideoJob) -> tuple[str, ...]:
     """Arguments that describe what comes through the pipe."""
     size, rate = f"{job.width}x{job.height}", f"{job.rate.numerator}/{job.rate.denominator}"
-    return ("-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", size, "-framerate", rate, "-i", "pipe:0")
+    return ("-f", "rawvideo", "-pix_fmt", job.source, "-video_size", size, "-framerate", rate, "-i", "pipe:0")
 
 
 def _muxer(job: VideoJob, target: Path) -> tuple[str, ...]:
@@ -79,14 +83,34 @@ def _options(options: Mapping[str, str], stream: str = "") -> tuple[str, ...]:
     return tuple(word for name, value in options.items() for word in (f"-{name}{stream}", value))
 
 
-def _note_input(notes: IO[bytes], comment: str | None) -> tuple[str, ...]:
-    """Write the container's comment as an ffmetadata file, of any length (an argument ends at 128 KiB), and name it as input."""
+def _note_input(notes: IO[bytes], comment: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write the container's comment as an ffmetadata file, of any length (an argument ends at 128 KiB).
+
+    Gives the arguments that name it as an input, and those that keep it in the output.
+    """
     if comment is None:
-        return ("-map_metadata", "-1")
+        return (), ("-map_metadata", "-1")
     escaped = re.sub(r"([=;#\\\n])", r"\\\1", comment)
     notes.write(f";FFMETADATA1\ncomment={escaped}\n".encode())
     notes.seek(0)
-    return ("-f", "ffmetadata", "-i", f"pipe:{notes.fileno()}", "-map_metadata", "1")
+    return ("-f", "ffmetadata", "-i", f"pipe:{notes.fileno()}"), ("-map_metadata", "1")
+
+
+def _sound_input(file: IO[bytes], job: VideoJob, number: int) -> tuple[str, ...]:
+    """Write the sound to `file`, name it as input `number`, and say how it is coded; nothing for a silent job.
+
+    Options between inputs belong to the next one: the raw sound's description comes first, the output's options last.
+    """
+    if job.sound is None or job.sound_codec is None:
+        return ()
+    layout_of(job.sound)
+    write_raw(job.sound, file)
+    raw = ("-f", "f32le", "-ar", str(job.sound.sample_rate), "-ac", str(job.sound.channels))
+    rate = coded_rate(job.sound_codec, job.sound.sample_rate)
+    coded = ("-map", f"{number}:a", "-c:a", job.sound_codec, "-ar", str(rate), "-flags:a", "+bitexact")
+    bits = bit_rate(job.sound_codec, job.sound.channels)
+    form = ("-sample_fmt", "s32") if job.sound_codec == "flac" else () if bits is None else ("-b:a", str(bits))
+    return (*raw, "-i", f"pipe:{file.fileno()}", *coded, *form)
 
 
 def _run(
@@ -94,6 +118,7 @@ def _run(
     frames: Frames,
     patience: float,
     *,
+    source: str = "rgb24",
     stdout: IO[bytes] | None = None,
     pass_fds: tuple[int, ...] = (),
 ) -> None:
@@ -120,7 +145,7 @@ def _run(
             start_new_session=True,
         )
         try:
-            fed = _feed(process, frames, patience)
+            fed = _feed(process, frames, source, patience)
             code = _exit_code(process, {"whole": patience, "closed": QUIT_S, "stalled": 0.0}[fed])
         finally:
             _end(process)
@@ -128,7 +153,7 @@ def _run(
             raise EncoderError(_last_words(command[0], fed, code, patience, stderr))
 
 
-def _feed(process: "subprocess.Popen[bytes]", frames: Frames, patience: float) -> Fed:
+def _feed(process: "subprocess.Popen[bytes]", frames: Frames, source: str, patience: float) -> Fed:
     """Write every frame and close the pipe, unless the program closes it first or takes nothing for `patience` seconds."""
     assert process.stdin is not None
     try:
@@ -136,7 +161,7 @@ def _feed(process: "subprocess.Popen[bytes]", frames: Frames, patience: float) -
             os.set_blocking(pipe.fileno(), False)
             room = select.poll()
             room.register(pipe, select.POLLOUT)
-            for frame in rgb_frames(frames):
+            for frame in rgb_frames(frames, source):
                 rest = frame.data.cast("B")
                 while rest:
                     if not room.poll(patience * 1000):

@@ -1,51 +1,90 @@
 """The formats: what each can hold, and whether what it needs is here. Data and look-ups; nothing heavy is imported early."""
 
 import difflib
-import functools
 import math
-import subprocess
 from dataclasses import dataclass
 
-from omni_cli.config import EncoderName
+from omni_cli.config import OutputConfig
 from omni_cli.errors import UsageError
 from omni_cli.media import ColorModel, Kind
+from omni_cli.writers.codecs import choose, codec_named, is_deep, pixel_format
 
 _IMAGE = frozenset({Kind.IMAGE})
 _VIDEO = frozenset({Kind.VIDEO})
+_AUDIO = frozenset({Kind.AUDIO})
 _OPAQUE = frozenset({ColorModel.RGB, ColorModel.GRAY})
 _ALL = frozenset({ColorModel.RGB, ColorModel.RGBA, ColorModel.GRAY})
+_NONE: frozenset[ColorModel] = frozenset()
+
+_MP4 = ("h264", "h265", "av1", "vp9", "h264_nvenc", "hevc_nvenc", "av1_nvenc")
+_MOV = ("h264", "h265", "prores", "h264_nvenc", "hevc_nvenc")
+_MKV = ("h264", "h265", "av1", "vp9", "prores", "ffv1", "h264_nvenc", "hevc_nvenc", "av1_nvenc")
+_WEBM = ("vp9", "av1", "av1_nvenc")
+
+LATENT = "latent"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One file format.
 
-    `codec` is the libavcodec encoder that a video format needs, `feature` the part of Pillow that an image format needs.
-    `max_side` is in pixels, `max_fps` in frames per second: above 50 a GIF's delay falls below the 20 ms that players honour.
+    `codecs` are the names in `codecs` that a video format can hold, its default first; `feature` is the part of Pillow that a
+    format needs. `sound` is libav's encoder of the sound beside a video or alone, "numpy" where it is kept as it is, None where
+    there is no place for any. `max_side` is in pixels, `max_fps` in frames per second and finite for formats with a clock: above
+    50 a GIF's delay falls below the 20 ms that players honour, above 90 that of the others below 11 ms.
     """
 
     name: str
     extension: str
     kinds: frozenset[Kind]
     colors: frozenset[ColorModel]
-    codec: str | None = None
+    codecs: tuple[str, ...] = ()
     feature: str | None = None
+    muxer: str | None = None
+    sound: str | None = None
     max_side: int = 2**31 - 1
     max_fps: float = math.inf
+
+    @property
+    def is_folder(self) -> bool:
+        """True if an output is a folder of files."""
+        return not self.extension
+
+    @property
+    def has_clock(self) -> bool:
+        """True if the file itself says how fast it plays."""
+        return math.isfinite(self.max_fps)
+
+
+def _video(name: str, codecs: tuple[str, ...], sound: str, muxer: str | None = None) -> Format:
+    return Format(
+        name, f".{name}", _VIDEO, _OPAQUE, codecs, muxer=muxer or name, sound=sound, max_side=16384, max_fps=1000
+    )
 
 
 FORMATS: tuple[Format, ...] = (
     Format("png", ".png", _IMAGE, _ALL, feature="zlib"),
     Format("jpeg", ".jpg", _IMAGE, _OPAQUE, feature="jpg", max_side=65500),
-    Format("webp", ".webp", _IMAGE, _ALL, feature="webp", max_side=16383),
-    Format("mp4", ".mp4", _VIDEO, _OPAQUE, codec="libx264", max_side=16384, max_fps=1000),
-    Format("webm", ".webm", _VIDEO, _OPAQUE, codec="libvpx-vp9", max_side=16384, max_fps=1000),
-    Format("gif", ".gif", _VIDEO, _OPAQUE, codec="gif", max_side=65535, max_fps=50),
-    Format("npy", ".npy", _IMAGE | _VIDEO, _ALL),
+    Format("webp", ".webp", _IMAGE | _VIDEO, _ALL, feature="webp", max_side=16383, max_fps=90),
+    Format("avif", ".avif", _IMAGE | _VIDEO, _ALL, feature="avif", max_side=65535, max_fps=90),
+    Format("png16", ".png", _IMAGE, _ALL),
+    _video("mp4", _MP4, "aac"),
+    _video("webm", _WEBM, "libopus"),
+    _video("mov", _MOV, "aac"),
+    _video("mkv", _MKV, "flac", "matroska"),
+    Format("gif", ".gif", _VIDEO, _OPAQUE, ("gif",), muxer="gif", max_side=65535, max_fps=50),
+    Format("frames", "", _VIDEO, _ALL, feature="zlib", sound="pcm_f32le"),
+    Format("wav", ".wav", _AUDIO, _NONE, muxer="wav", sound="pcm_f32le"),
+    Format("wav16", ".wav", _AUDIO, _NONE, muxer="wav", sound="pcm_s16le"),
+    Format("flac", ".flac", _AUDIO, _NONE, muxer="flac", sound="flac"),
+    Format("npy", ".npy", _IMAGE | _VIDEO | _AUDIO, _ALL),
+    Format("npz", ".npz", _IMAGE | _VIDEO | _AUDIO, _ALL, sound="numpy"),
+    Format("safetensors", ".safetensors", _IMAGE | _VIDEO | _AUDIO, _ALL, sound="numpy"),
+    Format(LATENT, ".safetensors", _IMAGE | _VIDEO | _AUDIO, _ALL, sound="numpy"),
 )
 
 _BY_NAME = {form.name: form for form in FORMATS} | {"jpg": FORMATS[1]}
-_DEFAULTS = {Kind.IMAGE: "png", Kind.VIDEO: "mp4"}
+_DEFAULTS = {Kind.IMAGE: "png", Kind.VIDEO: "mp4", Kind.AUDIO: "wav"}
 
 
 def names_for(kind: Kind) -> str:
@@ -71,15 +110,15 @@ def resolve_format(name: str, kind: Kind | None = None) -> Format:
 
 
 def default_format(kind: Kind) -> Format:
-    """The format that `kind` gets when nobody said: png, mp4. UsageError for audio, which no format here holds."""
+    """The format that `kind` gets when nobody said: png, mp4, wav. UsageError for latents, which have to be asked for."""
     if kind not in _DEFAULTS:
         raise UsageError(f"no format can hold {kind} output")
     return _BY_NAME[_DEFAULTS[kind]]
 
 
 def check_fps(form: Format, fps: float | None) -> None:
-    """Raise UsageError unless `fps` (frames per second) is one that `form` can carry; formats without a clock take any."""
-    if form.codec is None:
+    """Raise UsageError unless `fps` (frames per second) is one at which `form` can carry a video; formats without a clock take any."""
+    if not form.has_clock:
         return
     if fps is None:
         raise UsageError(f"format {form.name} needs fps: set it in the request or with --fps")
@@ -87,13 +126,33 @@ def check_fps(form: Format, fps: float | None) -> None:
         raise UsageError(f"format {form.name} takes fps above 0 and up to {form.max_fps:g}, not {fps:g}")
 
 
-def check_available(form: Format, encoder: EncoderName = "auto") -> str:
+def check_side(form: Format, options: OutputConfig, width: int, height: int) -> None:
+    """Raise UsageError unless the video format can keep exactly this size in pixels, in the layout that `options` ask for."""
+    codec = codec_named(options.codec or form.codecs[0]) if form.name != "gif" else None
+    if codec is not None:
+        pixel_format(codec, options.pix_fmt, width, height)
+
+
+def floats_for(form: Format, options: OutputConfig) -> str:
+    """What in the encoding of `form` has use for more than 8 bits of a level; "" if nothing has."""
+    if form.name == "png16":
+        return "16-bit PNG"
+    if not form.codecs or form.name == "gif":
+        return ""
+    codec = codec_named(options.codec or form.codecs[0])
+    layout = options.pix_fmt or codec.pixel_formats[0]
+    return f"{codec.name} in {layout}" if is_deep(layout) else ""
+
+
+def check_available(form: Format, options: OutputConfig = OutputConfig()) -> str:  # noqa: B008 - frozen
     """Who will encode `form`: "numpy", "pillow", "pyav" or "ffmpeg".
 
     Raises UsageError that names the codec that is lacking, where it was looked for, and what to do.
     """
-    if form.codec is not None:
-        return _video_encoder(form.name, form.codec, encoder)
+    if form.codecs:
+        return choose(form.name, form.codecs, options).by
+    if form.name == "png16" or form.kinds == _AUDIO:
+        return "pyav"
     if form.feature is None:
         return "numpy"
     from PIL import features  # kept out of --help and validate
@@ -103,57 +162,3 @@ def check_available(form: Format, encoder: EncoderName = "auto") -> str:
             f"format {form.name} needs Pillow built with {form.feature}; this one is not. Use npy or another"
         )
     return "pillow"
-
-
-def _video_encoder(name: str, codec: str, encoder: EncoderName) -> str:
-    """ "pyav" or "ffmpeg", whichever was asked for and has `codec`; "auto" prefers PyAV."""
-    if encoder != "ffmpeg" and pyav_has(codec):
-        return "pyav"
-    if encoder == "pyav":
-        raise UsageError(f"format {name} needs the codec {codec}, which this PyAV lacks; try --encoder ffmpeg")
-    program = ffmpeg_program()
-    if codec in ffmpeg_encoders(program):
-        return "ffmpeg"
-    here = ", ".join(form.name for form in FORMATS if form.codec and pyav_has(form.codec)) or "none"
-    raise UsageError(
-        f"format {name} needs the codec {codec}, which {program} lacks; name another ffmpeg in IMAGEIO_FFMPEG_EXE,"
-        f" or use a format that PyAV can encode here: {here}"
-    )
-
-
-def pyav_has(codec: str) -> bool:
-    """True if PyAV's libraries hold an encoder called `codec`."""
-    import av  # 40 MB of libraries: only where video is written
-
-    try:
-        av.Codec(codec, "w")
-    except av.codec.codec.UnknownCodecError:
-        return False
-    return True
-
-
-def ffmpeg_program() -> str:
-    """Path of the ffmpeg program: the environment's IMAGEIO_FFMPEG_EXE, else the one that imageio-ffmpeg brings."""
-    import imageio_ffmpeg  # only for those who use this encoder
-
-    try:
-        return str(imageio_ffmpeg.get_ffmpeg_exe())
-    except RuntimeError as error:
-        raise UsageError(f"no ffmpeg program: {error}") from error
-
-
-@functools.lru_cache(maxsize=4)
-def ffmpeg_encoders(program: str) -> frozenset[str]:
-    """Names of the encoders that `program` lists. UsageError if it cannot be run."""
-    try:
-        listing = subprocess.run(
-            [program, "-hide_banner", "-encoders"],
-            capture_output=True,
-            timeout=60,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UsageError(f"the ffmpeg program {program!r} cannot be run: {error}; see IMAGEIO_FFMPEG_EXE") from error
-    rows = (line.split() for line in listing.splitlines())
-    return frozenset(row[1] for row in rows if len(row) > 1 and len(row[0]) == 6 and row[0].startswith("V"))

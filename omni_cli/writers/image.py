@@ -1,10 +1,9 @@
-"""Image encoders: PNG, JPEG and WebP by Pillow, npy by numpy. One frame in, bytes into an open file out."""
+"""Image encoders: PNG, JPEG, WebP and AVIF by Pillow, the last two animated too. Frames in, bytes into an open file out."""
 
 import io
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from omni_cli.config import OutputConfig
-from omni_cli.media import Kind
 from omni_cli.writers.finalize import Frames
 from omni_cli.writers.formats import Format
 from omni_cli.writers.metadata import Metadata
@@ -12,8 +11,6 @@ from omni_cli.writers.metadata import Metadata
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.PngImagePlugin import PngInfo
-
-    from omni_cli.writers.finalize import Frame
 
 EXIF_BYTES = 65533
 """Largest EXIF payload of a JPEG: one APP1 segment, whose 16-bit length counts itself."""
@@ -39,41 +36,46 @@ class _Sink(io.RawIOBase):
         return self._file.write(data)
 
 
-def write_npy(file: BinaryIO, frames: Frames) -> None:
-    """Write uint8 [T, H, W, C] (video) or [H, W, C] (image) as .npy, frame by frame."""
-    import numpy as np  # the heavy libraries of this room are loaded by those who encode
-
-    shape = frames.array.shape[1:] if frames.kind is Kind.IMAGE else frames.array.shape
-    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    for frame in frames:
-        file.write(frame.data)
-
-
-def write_image(file: BinaryIO, frames: Frames, form: Format, options: OutputConfig, metadata: Metadata | None) -> None:
-    """Encode the one frame of `frames` as `form`, which holds its colour model.
+def write_image(
+    file: BinaryIO,
+    frames: Frames,
+    form: Format,
+    options: OutputConfig,
+    metadata: Metadata | None,
+    fps: float | None = None,
+) -> None:
+    """Encode `frames` as `form`, which holds their colour model; more than one, WebP or AVIF, as an animation at `fps`.
 
     PNG is exact. JPEG keeps full chroma (4:4:4) from quality 90 up, 4:2:0 below. WebP is lossy at `quality`, and exact,
-    alpha included, at quality 100.
+    alpha included, at quality 100. AVIF is lossy at `quality`, in 4:4:4 from 90 up.
     """
-    (frame,) = frames
-    image, sink = _image_of(frame), cast(IO[bytes], _Sink(file))
+    image, sink = _image_of(frames), cast(IO[bytes], _Sink(file))
     if form.name == "png":
-        image.save(sink, "png", compress_level=options.png_compression, pnginfo=_png_text(metadata))
+        chunks = None if metadata is None else png_text(metadata)
+        image.save(sink, "png", compress_level=options.png_compression, pnginfo=chunks)
         return
-    exif = exif_comment(metadata.parameters(EXIF_BYTES - _EXIF_FRAME, "utf-16-be")) if metadata else b""
+    more: dict[str, Any] = {}
+    if metadata is not None:
+        more["exif"] = exif_comment(metadata.parameters(EXIF_BYTES - _EXIF_FRAME, "utf-16-be"))
+    if len(frames) > 1:
+        from omni_cli.writers.animation import durations  # see _image_of
+
+        assert fps is not None
+        more |= {"save_all": True, "duration": durations(len(frames), fps)}
+    quality, fine = options.quality, options.quality >= 90
     if form.name == "jpeg":
-        chroma = 0 if options.quality >= 90 else 2
-        image.save(sink, "jpeg", quality=options.quality, subsampling=chroma, exif=exif)
-    elif options.quality == 100:
-        image.save(sink, "webp", lossless=True, exact=True, quality=50, exif=exif)
+        image.save(sink, "jpeg", quality=quality, subsampling=0 if fine else 2, **more)
+    elif form.name == "avif":
+        image.save(sink, "avif", quality=quality, subsampling="4:4:4" if fine else "4:2:0", max_threads=1, **more)
+    elif quality == 100:
+        image.save(sink, "webp", lossless=True, exact=True, quality=50, **more)
     else:
-        image.save(sink, "webp", quality=options.quality, exif=exif)
+        image.save(sink, "webp", quality=quality, **more)
 
 
 def exif_comment(text: str) -> bytes:
     """EXIF block whose UserComment is `text`: big-endian, with the UNICODE mark and UTF-16, as other tools write it."""
-    from PIL.Image import Exif  # see write_npy
+    from PIL.Image import Exif  # see _image_of
 
     exif = Exif()
     exif.endian = ">"
@@ -81,21 +83,23 @@ def exif_comment(text: str) -> bytes:
     return exif.tobytes()
 
 
-def _image_of(frame: "Frame") -> "Image":
-    """A Pillow image of uint8 [H, W, C]: a view where Pillow can hold one (L, RGBA), else a copy of this one frame (RGB)."""
-    from PIL import Image  # see write_npy
+def _image_of(frames: Frames) -> "Image":
+    """A Pillow image of `frames`: of one, a view where Pillow can hold one (L, RGBA), else a copy of this frame (RGB)."""
+    from PIL import Image  # the heavy libraries of this room are loaded by those who encode
 
-    height, width, channels = frame.shape
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
-    return Image.frombuffer(mode, (width, height), frame, "raw", mode, 0, 1)
+    from omni_cli.writers.animation import MODES, Clip
+
+    if len(frames) > 1:
+        return Clip(frames)
+    mode = MODES[frames.channels]
+    (frame,) = frames
+    return Image.frombuffer(mode, (frames.width, frames.height), frame, "raw", mode, 0, 1)
 
 
-def _png_text(metadata: Metadata | None) -> "PngInfo | None":
+def png_text(metadata: Metadata) -> "PngInfo":
     """The text chunks: `parameters` for other tools, `omni_gen` for this one."""
-    from PIL.PngImagePlugin import PngInfo  # see write_npy
+    from PIL.PngImagePlugin import PngInfo  # see _image_of
 
-    if metadata is None:
-        return None
     chunks = PngInfo()
     chunks.add_text("parameters", metadata.parameters())
     chunks.add_itxt("omni_gen", metadata.document)

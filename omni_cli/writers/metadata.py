@@ -1,8 +1,11 @@
 """What a file says about its own making: the text that other tools read, and a JSON document that this one replays.
 
-    PNG     `parameters` (tEXt or iTXt) and `omni_gen` (iTXt, JSON)     MP4, WebM   comment: JSON
-    JPEG    EXIF UserComment: parameters                                GIF         comment: JSON, ASCII
-    WebP    EXIF UserComment: parameters                                npy         nothing: the format has no place
+    PNG           `parameters` (tEXt or iTXt), `omni_gen` (iTXt, JSON)    MP4, WebM, MOV, MKV     comment: JSON
+    JPEG, WebP    EXIF UserComment: parameters                            WAV, FLAC               comment: JSON
+    AVIF          EXIF UserComment: parameters                            npz, safetensors        `metadata`: JSON, ASCII
+    GIF           comment: JSON, ASCII                                    npy                     nothing: it has no place
+
+A folder of frames says it in its first PNG.
 
 The parameters text has the form of AUTOMATIC1111's web UI: the prompt, a line `Negative prompt: …`, then one line of
 `Steps: …, CFG scale: …, Seed: …`. Values keep every character; only NUL, which PNG and EXIF readers end at, becomes ␀.

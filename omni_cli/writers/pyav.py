@@ -1,11 +1,13 @@
 """The default video encoder: FFmpeg's libraries in this process, through PyAV. One thread, one frame in hand at a time."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from omni_cli.writers import gif
 from omni_cli.writers.finalize import Frames
+from omni_cli.writers.sound import Track
 from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ def encode(frames: Frames, target: Path, job: VideoJob) -> None:
     """A `video.VideoEncoder`."""
     import av  # 40 MB of libraries: only where video is written
 
+    _quiet(job.codec)
     pictures = gif.palette_pictures if job.codec == "gif" else _yuv_pictures
     try:
         # "file:" keeps libav from reading a protocol into a file's name.
@@ -30,10 +33,17 @@ def encode(frames: Frames, target: Path, job: VideoJob) -> None:
                 "VideoStream", container.add_stream(job.codec, rate=job.rate, options=dict(job.codec_options))
             )
             _describe(stream, job)
+            track = None
+            if job.sound is not None and job.sound_codec is not None:
+                track = Track.add(container, job.sound, job.sound_codec)
             for index, picture in enumerate(pictures(frames, job)):
                 picture.pts, picture.time_base = index, 1 / job.rate
                 container.mux(stream.encode(picture))
+                if track is not None:
+                    track.until((index + 1) / job.rate)
             container.mux(stream.encode(None))
+            if track is not None:
+                track.finish()
     except av.error.FFmpegError as error:
         if isinstance(error, OSError):
             raise
@@ -51,6 +61,8 @@ def _describe(stream: "VideoStream", job: VideoJob) -> None:
     context.time_base = 1 / job.rate
     context.thread_count = 1
     context.flags |= Flags.bitexact
+    if job.codec == "libx265" and job.muxer in ("mp4", "mov"):
+        context.codec_tag = "hvc1"  # hev1, the default, is what QuickTime and Safari do not play
     if job.codec != "gif":
         context.color_primaries = context.color_trc = context.colorspace = _BT709
         context.color_range = _LIMITED
@@ -62,12 +74,20 @@ def _yuv_pictures(frames: Frames, job: VideoJob) -> "Iterator[VideoFrame]":
     from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 
     converter = VideoReformatter()
-    for frame in rgb_frames(frames):
-        yield converter.reformat(
-            av.VideoFrame.from_ndarray(frame, format="rgb24"),
+    for frame in rgb_frames(frames, job.source):
+        picture = converter.reformat(
+            av.VideoFrame.from_ndarray(frame, format=job.source),
             format=job.pixel_format,
             dst_colorspace=Colorspace.ITU709,
             dst_color_range=ColorRange.MPEG,
             interpolation=Interpolation.BICUBIC,  # of the chroma; 0.2 to 0.7 dB over the default at the same cost
             threads=1,
         )
+        picture.color_primaries = picture.color_trc = _BT709  # ProRes writes what the picture says, not the stream
+        yield picture
+
+
+def _quiet(codec: str) -> None:
+    """SVT-AV1 prints its banner and advice on stderr, over the view; its one switch is the environment, read when it first starts."""
+    if codec == "libsvtav1":
+        os.environ.setdefault("SVT_LOG", "1")

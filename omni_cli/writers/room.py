@@ -3,7 +3,8 @@
 Two figures for each format, in bytes per pixel of RGB and per file. `least` is a drawn scene (one disc on one colour), encoded at
 the settings that make it smallest: no model's picture needs less, so a disk without that much cannot hold the run. `typical` is a
 picture with the spectrum of a photograph (luminance 1/f^1.1, chroma 1/f^1.4, one level of noise), at the default settings, moving
-two pixels a frame. Measured on 768x768 stills and 480x832x33 clips (GIF: 256x256x33), with Pillow 13 and PyAV 18.
+two pixels a frame. Measured on 768x768 stills and 480x832x33 clips (GIF: 256x256x33), with Pillow 13 and PyAV 18. Where `least` is
+0 it has not been measured, and nothing is refused; sound is not counted.
 """
 
 import math
@@ -36,7 +37,15 @@ _DENSITIES = {
     "mp4": Density(0.0004, 0.022, 1500),
     "webm": Density(0.0003, 0.037, 500),
     "gif": Density(0.007, 1.05, 800),
+    "frames": Density(0.006, 2.4),
+    "npz": Density(3.0, 3.0, 500),
+    "safetensors": Density(3.0, 3.0, 100),
+    "png16": Density(0.0, 6.0),
+    "avif": Density(0.0, 0.63),
+    "mov": Density(0.0, 0.022, 1500),
+    "mkv": Density(0.0, 0.022, 500),
 }
+_CONTAINERS = frozenset({"mp4", "webm", "mov", "mkv"})
 _RAW = 3.0
 _UNKNOWN = Density(0.0, _RAW)
 """For a format that has not been measured: nothing is refused for it, and what is typical is the pixels themselves."""
@@ -64,9 +73,10 @@ def room_for(request: GenerationRequest, options: OutputConfig) -> Room:
     """
     density = _density(request.format or "", options)
     outputs = request.num_outputs or 1
-    pixels = (request.height or 0) * (request.width or 0) * (request.num_frames or 1)
+    frames = ((request.num_frames or 1) - 1) * (request.interpolate or 1) + 1
+    pixels = (request.height or 0) * (request.width or 0) * frames
     return Room(
-        outputs,
+        outputs * (frames if request.format == "frames" else 1),
         outputs * math.floor(pixels * density.least + density.file_bytes),
         outputs * math.ceil(pixels * density.typical + density.file_bytes),
     )
@@ -84,6 +94,8 @@ def _density(name: str, options: OutputConfig) -> Density:
         return Density(_RAW, _RAW)
     if name == "webp" and options.quality == 100:
         return Density(_DENSITIES[name].least, _LOSSLESS_WEBP)
+    if options.codec is not None and name in _CONTAINERS:
+        return Density(0.0, _DENSITIES[name].typical)
     return _DENSITIES.get(name, _UNKNOWN)
 
 

@@ -15,14 +15,24 @@ from omni_cli.models.cards import Card
         ({"num_frames": 8}, "num_frames: 8 is not 4·k + 1; nearest are 5 and 9"),
         ({"num_frames": 2}, "num_frames: 2 is not 4·k + 1; nearest are 1 and 5"),
         ({"strength": 0.5}, "strength: WanPipeline takes no strength; leave it out"),
-        ({"format": "png"}, "format: png cannot hold video output; formats for video: mp4, webm, gif, npy"),
+        (
+            {"format": "png"},
+            "format: png cannot hold video output; formats for video: webp, avif, mp4, webm, mov, mkv, gif, frames, npy, npz, safetensors, latent",
+        ),
         (
             {"format": "mp4", "num_frames": 1},
-            "format: mp4 cannot hold image output; formats for image: png, jpeg, webp, npy",
+            "format: mp4 cannot hold image output; formats for image: png, jpeg, webp, avif, png16, npy, npz, safetensors, latent",
         ),
-        ({"output": "a.png"}, "output: png cannot hold video output; formats for video: mp4, webm, gif, npy"),
+        (
+            {"output": "a.png"},
+            "output: png cannot hold video output; formats for video: webp, avif, mp4, webm, mov, mkv, gif, frames, npy, npz, safetensors, latent",
+        ),
         ({"output": "a.webm", "format": "mp4"}, "output: ends in .webm, but format is mp4; make them agree"),
-        ({"output": "a.mov"}, "output: .mov cannot be written; use one of gif, jpeg, jpg, mp4, npy, png, webm, webp"),
+        (
+            {"output": "a.mp3"},
+            "output: .mp3 cannot be written; use one of avif, flac, frames, gif, jpeg, jpg, latent, mkv, mov, mp4, npy, npz,"
+            " png, png16, safetensors, wav, wav16, webm, webp",
+        ),
         ({"format": "gif", "fps": 60.0}, "fps: format gif takes fps above 0 and up to 50, not 60"),
         (
             {"extra": {"max_sequence_lenth": 9}},
@@ -97,10 +107,12 @@ def test_a_video_without_fps_is_refused_unless_its_format_has_no_clock(planner, 
     assert check(ask(id="c", fps=5.0)) == []
 
 
-def test_sound_has_no_format(planner, ask):
-    (problem,) = planner(card=Card(pipeline="StableAudioPipeline", kind=Kind.AUDIO)).check(ask())
-    assert problem.field == "format"
-    assert "audio" in problem.message
+def test_sound_is_written_as_wav_and_not_as_a_picture(planner, ask):
+    sound = planner(card=Card(pipeline="StableAudioPipeline", kind=Kind.AUDIO))
+    assert sound.check(ask(id="a")) == []
+    (problem,) = sound.check(ask(id="b", format="png"))
+    assert (problem.field, problem.message) == ("format", "png cannot hold audio output")
+    assert problem.allowed == "formats for audio: wav, wav16, flac, npy, npz, safetensors, latent"
 
 
 @pytest.mark.parametrize("value", [2**70, {"deep": object()}, "\ud800"])

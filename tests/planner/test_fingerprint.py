@@ -36,6 +36,7 @@ def test_it_is_this_very_hash_for_ever(of):
         {"num_frames": 5},
         {"guidance_scale": 1.0},
         {"format": "webm"},
+        {"interpolate": 2},
         {"extra": {"max_sequence_length": 3}},
         {"lora": [Adapter(path="user/name")]},
         {"id": "b"},
@@ -58,6 +59,8 @@ def test_what_the_request_says_counts(of, fields):
         {"model": {"tuning": Tuning(flow_shift=3.0)}},
         {"model": {"tuning": Tuning(vae_tiling=True)}},
         {"output": {"crf": 20}},
+        {"output": {"codec": "av1"}},
+        {"output": {"pix_fmt": "yuv444p"}},
         {"output": {"encoder_preset": "slow"}},
         {"output": {"video_format": "gif"}},
         {"defaults": {"num_inference_steps": 3}},
@@ -121,3 +124,15 @@ def test_inputs_count_by_content_and_not_by_name(of, tmp_path, field):
 def test_a_card_that_reads_the_output_otherwise_counts(of, card):
     own = msgspec.structs.replace(card, value_range=(0.0, 1.0))
     assert of({"card": own}) != of()
+
+
+def test_the_file_that_makes_frames_between_counts_where_it_is_used(of, tmp_path):
+    path = tmp_path / "rife.pt"
+    seen = set()
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        engine = {"engine": EngineConfig(interpolator=str(path))}
+        seen |= {of(engine, interpolate=2)}
+        assert of(engine) == of()
+        assert of(engine, interpolate=1) == of()
+    assert len(seen | {of(interpolate=2)}) == 3

@@ -70,7 +70,7 @@ def test_an_extension_of_output_selects_the_format(card):
     found = resolve(GenerationRequest(output="x/a.GIF"), 0, config, card, Path())
     assert (found.request.format, found.request.output) == ("gif", "x/a.GIF")
     with pytest.raises(Misnamed):
-        resolve(GenerationRequest(output="a.mov"), 0, config, card, Path())
+        resolve(GenerationRequest(output="a.wmv"), 0, config, card, Path())
     with pytest.raises(UsageError, match="unknown format"):
         resolve(GenerationRequest(format="tiff"), 0, config, card, Path())
 

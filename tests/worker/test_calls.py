@@ -93,8 +93,10 @@ def test_what_a_pipeline_returns_becomes_media(output_type: str, value: Any, lay
 
 def test_audio_is_samples_per_channel() -> None:
     card = Card(pipeline="P", kind=Kind.AUDIO, output_type="pt")
-    media = media_of(Output(audios=torch.zeros(2, 900)), card, None, expected=2)
+    media = media_of(Output(audios=torch.zeros(2, 900)), card, None, expected=2, sample_rate=16000)
     assert (media.spec.layout, tuple(media.data.shape)) == (Layout.BCS, (2, 1, 900))
+    with pytest.raises(MediaContractError, match="audio needs a sample rate"):
+        media_of(Output(audios=torch.zeros(2, 900)), card, None, expected=2)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """An output is written once, as levels or as floats, and lack of device memory is not its end."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from omni_cli.config import VideoOutputTransport
 from omni_cli.errors import MediaContractError, NonFiniteOutput
 from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.platforms.cpu import CpuPlatform
-from omni_cli.worker.packing import OUT_OF_MEMORY_NOTE, Packer
+from omni_cli.worker.packing import OUT_OF_MEMORY_NOTE, TRACK_ALIGNMENT, Packer
 from omni_cli.worker.validity import Validity
+from omni_cli.writers import Frames, samples
 
 CLIP = MediaSpec(Kind.VIDEO, Layout.BCTHW, Encoding.FLOAT, NORMALIZED)
 
@@ -68,9 +70,28 @@ def test_floats_travel_as_they_are_where_policy_says_so() -> None:
 
 def test_sound_is_never_quantized() -> None:
     memory = Memory()
-    spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, color=clip().spec.color.NONE)
+    spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, clip().spec.color.NONE, sample_rate=8000)
     packed = Packer(CpuPlatform(), VideoOutputTransport()).pack(Media(spec, torch.zeros(1, 2, 50)), None, memory)
     assert (packed.header.dtype, packed.header.shape) == ("float32", (1, 2, 50))
+    assert packed.header.sample_rate == 8000
+
+
+def test_sound_travels_behind_the_frames_of_its_video() -> None:
+    memory = Memory()
+    spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, clip().spec.color.NONE, sample_rate=8000)
+    sound = torch.linspace(-1, 1, 100).view(1, 2, 50)
+    packed = Packer(CpuPlatform(), VideoOutputTransport()).pack(replace(clip(), audio=Media(spec, sound)), None, memory)
+    track = packed.header.audio
+    assert track is not None
+    frames = torch.Size(packed.header.shape).numel()
+    assert (track.shape, track.sample_rate) == ((1, 2, 50), 8000)
+    assert frames <= track.offset < frames + TRACK_ALIGNMENT
+    assert track.offset % TRACK_ALIGNMENT == 0
+    assert packed.nbytes == track.offset + 400
+    (frame,) = samples(packed.header, bytes(memory.buffer)[: packed.nbytes])
+    assert isinstance(frame, Frames)
+    assert frame.audio is not None
+    assert torch.equal(torch.from_numpy(frame.audio.array.copy()), sound[0])
 
 
 def test_no_device_memory_for_the_conversion_means_floats_and_one_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -162,7 +162,7 @@ def test_infinities_that_cancel_each_other_are_found() -> None:
 def test_sound_that_is_no_number_fails_too() -> None:
     data = torch.zeros(2, 2, 9)
     data[1, 0, 3] = float("nan")
-    audio = Media(MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE), data)
+    audio = Media(MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE, sample_rate=8), data)
     with pytest.raises(NonFiniteOutput, match="the first in sample 1"):
         write_floats(audio, torch.empty(2, 2, 9))
 
@@ -228,7 +228,8 @@ def test_one_other_pixel_makes_it_a_picture_and_each_frame_of_one_colour_is_not_
 
 def test_policy_keeps_floats_when_they_are_wanted() -> None:
     media = video(torch.zeros(1, 3, 1, 4, 4))
-    audio = Media(MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE), torch.zeros(1, 2, 9))
+    spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE, sample_rate=8)
+    audio = Media(spec, torch.zeros(1, 2, 9))
     assert wants_levels(media, ON)
     assert not wants_levels(media, OFF)
     assert not wants_levels(video(media.data, pending=("interpolation",)), ON)

@@ -10,8 +10,8 @@ import pytest
 from omni_cli.config import OutputConfig
 from omni_cli.errors import WriteError
 from omni_cli.writers import ffmpeg
+from omni_cli.writers.codecs import ffmpeg_program
 from omni_cli.writers.finalize import Frames
-from omni_cli.writers.formats import ffmpeg_program
 from omni_cli.writers.write import write_output
 
 LISTING = "case \"$*\" in *-encoders*) echo ' V....D libx264 x'; exit 0;; esac\n"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from omni_cli.errors import MediaContractError, NonFiniteOutput
-from omni_cli.media import LEVELS, NORMALIZED, UNIT, ColorModel, Kind, MediaHeader
+from omni_cli.media import LEVELS, NORMALIZED, UNIT, ColorModel, Kind, MediaHeader, TrackHeader
 from omni_cli.writers.finalize import Frames, frames_view, samples, to_levels
 
 
@@ -89,7 +89,19 @@ def test_walking_a_float_clip_holds_one_frame_at_a_time(tmp_path: Path) -> None:
         (header((1, 2, 4, 4, 4)), 128, "axis C must hold 3 channels"),
         (header((1, 2, 4, 4, 3), kind=Kind.IMAGE), 96, "one frame"),
         (header((1, 2, 4, 4, 3), dtype="float32", value_range=(1.0, 1.0)), 384, "is empty"),
-        (header((1, 2, 4, 4, 3), kind=Kind.AUDIO), 96, "audio has no frames"),
+        (header((1, 2, 4), kind=Kind.AUDIO, dtype="float32"), 32, "with a sample rate"),
+        (header((1, 2, 4), kind=Kind.AUDIO, sample_rate=8000), 8, "audio must be float32"),
+        (
+            header((1, 2, 4, 4, 3), audio=TrackHeader(shape=(2, 1, 4), offset=128, sample_rate=8000)),
+            160,
+            "cannot go along",
+        ),
+        (
+            header((1, 2, 4, 4, 3), audio=TrackHeader(shape=(1, 1, 4), offset=64, sample_rate=8000)),
+            160,
+            "cannot go along",
+        ),
+        (header((1, 2, 4, 4, 3), audio=TrackHeader(shape=(1, 1, 4), offset=128, sample_rate=8000)), 160, "needs 144"),
     ],
 )
 def test_header_and_bytes_that_disagree_are_refused_by_name(facts: MediaHeader, nbytes: int, rule: str) -> None:

@@ -9,8 +9,9 @@ from PIL import Image
 from omni_cli.config import OutputConfig
 from omni_cli.errors import WriteError
 from omni_cli.media import NORMALIZED, Kind
+from omni_cli.writers.codecs import PRESETS
 from omni_cli.writers.finalize import Frames
-from omni_cli.writers.video import PRESETS, frame_rate
+from omni_cli.writers.video import frame_rate
 from omni_cli.writers.write import write_output
 
 pytestmark = pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])

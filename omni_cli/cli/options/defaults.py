@@ -38,8 +38,12 @@ Video = Annotated[str | None, typer.Option(help="Input video.", rich_help_panel=
 PromptEmbeds = Annotated[str | None, typer.Option(help="Embeddings, .safetensors.", rich_help_panel=_PANEL)]
 Latents = Annotated[str | None, typer.Option(help="Starting noise, .npy or .safetensors.", rich_help_panel=_PANEL)]
 NumOutputs = Annotated[int | None, typer.Option(help="Outputs per prompt.", rich_help_panel=_PANEL)]
+Interpolate = Annotated[
+    int | None, typer.Option(metavar="N", help="Make N frames, and N times the fps, of each.", rich_help_panel=_PANEL)
+]
 Format = Annotated[
-    str | None, typer.Option("--format", help="png jpeg webp | mp4 webm gif | npy.", rich_help_panel=_PANEL)
+    str | None,
+    typer.Option("--format", help="png jpeg webp avif | mp4 webm mov gif | wav flac | npy ...", rich_help_panel=_PANEL),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.", rich_help_panel=_PANEL)]
 Shard = Annotated[

@@ -90,6 +90,12 @@ Config = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+InterpolatorFile = Annotated[
+    str | None,
+    typer.Option(
+        "--interpolator", metavar="FILE.pt", help="TorchScript for --interpolate; else blended.", rich_help_panel=_PANEL
+    ),
+]
 MaxRestarts = Annotated[
     int, typer.Option(min=0, help="Worker deaths in a row before the run ends.", rich_help_panel=_PANEL)
 ]

@@ -27,9 +27,14 @@ Overwrite = Annotated[
 NameTemplate = Annotated[str, typer.Option(help="File name: {id} {index:05d} {seed} ...", rich_help_panel=_PANEL)]
 NoMetadata = Annotated[bool, typer.Option("--no-metadata", help="Do not embed the request.", rich_help_panel=_PANEL)]
 PngCompression = Annotated[int, typer.Option(min=0, max=9, help="0 stored, 1 fast, 9 small.", rich_help_panel=_PANEL)]
-Quality = Annotated[int, typer.Option(min=1, max=100, help="JPEG and WebP.", rich_help_panel=_PANEL)]
+Quality = Annotated[int, typer.Option(min=1, max=100, help="JPEG, WebP and AVIF.", rich_help_panel=_PANEL)]
+Codec = Annotated[
+    str | None,
+    typer.Option(help="h264 h265 av1 vp9 prores ffv1 h264_nvenc hevc_nvenc av1_nvenc.", rich_help_panel=_PANEL),
+]
+PixFmt = Annotated[str | None, typer.Option(help="yuv420p, yuv444p, yuv420p10le, ...", rich_help_panel=_PANEL)]
 Crf = Annotated[int, typer.Option(min=0, max=63, help="Video quality; smaller is better.", rich_help_panel=_PANEL)]
-EncoderPreset = Annotated[str, typer.Option(help="x264 preset.", rich_help_panel=_PANEL)]
+EncoderPreset = Annotated[str, typer.Option(help="x264's words, for every codec.", rich_help_panel=_PANEL)]
 EncoderOption = Annotated[
     Encoder, typer.Option("--encoder", help="ffmpeg: the program instead of PyAV.", rich_help_panel=_PANEL)
 ]
