@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from omni_cli.config import OutputConfig, RunConfig
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.planner import Planner
-from omni_cli.planner.check_file import check_file, known_card
+from omni_cli.planner.check_file import check_file, from_here
+from omni_cli.planner.models import Facts, Models
 from omni_cli.planner.source import Source
 from omni_cli.prompts import Located
 from omni_cli.request import GenerationRequest, ModelInfo
@@ -30,9 +31,10 @@ CONFIG = RunConfig(output=OutputConfig(output_dir="/nonexistent/out"))
 
 def judge(path: Path) -> dict[int, str]:
     """What becomes of each line that holds something: "request" or "problem". AssertionError if it is not as it must be."""
-    card = known_card(CONFIG)
+    card = from_here(CONFIG)(CONFIG.model).card
     assert card is not None
-    planner = Planner(CONFIG, card, INFO, {}, base=path.parent)
+    models = Models(CONFIG.model, path.parent, lambda model: Facts(card, INFO, {}))
+    planner = Planner(CONFIG, models, path.parent)
     told: dict[int, str] = {}
     with Source(str(path), GenerationRequest()) as source:
         for row in source.rows():
