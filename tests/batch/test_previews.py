@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from omni_cli.batch import Previews
+from omni_cli.batch import previews as previews_module
 from omni_cli.config import OutputConfig
 from omni_cli.events import AnyEvent, Note, PreviewWritten
 from omni_cli.executor.protocol import Preview
@@ -130,6 +132,23 @@ def test_a_preview_that_comes_after_the_end_does_not_appear(previews: Previews, 
     previews.take(picture("b"))
     seen.wait(1)
     assert names(tmp_path) == ["b.preview.png"]
+
+
+def test_a_request_that_ends_while_its_preview_is_encoded_leaves_none(
+    previews: Previews, seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, encode = planned("a"), previews_module._encode
+
+    def encode_and_end(*args: Any) -> None:
+        encode(*args)
+        previews.close(request)
+
+    monkeypatch.setattr(previews_module, "_encode", encode_and_end)
+    previews.open([request])
+    previews.take(picture("a"))
+    previews._thread.submit(lambda: None).result(PATIENCE_S)
+    assert names(tmp_path) == []
+    assert seen.events == []
 
 
 def test_previews_that_are_to_be_kept_stay(tmp_path: Path, seen: Seen) -> None:
