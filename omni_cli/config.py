@@ -112,7 +112,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     `batch_size` is outputs per call, or AUTO_BATCH_SIZE. `max_inflight_bytes` bounds the finished outputs that are not on disk
     yet, over device, ring and encoders; `prompt_cache_bytes` the prompt embeddings that are kept on the device. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
     (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
-    end the run. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
+    end the run. `chunked_decode`: frames of a video leave as they are decoded, where VAE and format allow it. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
     `runner` is the import path of the runner class that the worker builds. `step_execution` hands every denoising step to the
     executor, which decides whether the request goes on; a preview is made after every `preview_every`th one (0: none).
     `drain_timeout` is how long, in seconds, every release of device memory waits for outputs in flight.
@@ -133,6 +133,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     forward_timeout: float | None = None
     transport: VideoOutputTransport = VideoOutputTransport()
     threads: int | None = None
+    chunked_decode: bool = True
     keep_invalid: bool = False
     fail_on_constant: bool = False
     interpolator: str | None = None

@@ -104,6 +104,7 @@ class Media:
 
     `stopped_at`: the step after which its denoising was cut short on request; None if it went to the end.
     `audio` is the sound that belongs to a video (of kind audio), or its latents beside a video's (of kind latent).
+    `first`: the sample and the frame of the request's whole output that `data` begins with, where it is a part of it.
     """
 
     spec: MediaSpec
@@ -111,6 +112,7 @@ class Media:
     notes: tuple[str, ...] = ()
     stopped_at: int | None = None
     audio: "Media | None" = None
+    first: tuple[int, int] = (0, 0)
 
     @property
     def batch(self) -> int:

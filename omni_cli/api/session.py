@@ -175,7 +175,7 @@ class Session(AbstractContextManager["Session"]):
         on_cpu = self._on_cpu()
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
-        with self._desk(writers) as desk:
+        with self._desk(writers, rerender=True) as desk:
             ordered = grouped(self.missing(planned), self.config.lookahead)
             calls = batches(ordered, sizes.size, sizes.look_ahead)
             model_of = self.models().model_of
@@ -196,7 +196,7 @@ class Session(AbstractContextManager["Session"]):
         """True if the forward needs the same cores as the encoders. All models of a run get the same device."""
         return (next(iter(self._known.values()), None) or self.load()).device == "cpu"
 
-    def _desk(self, writers: int) -> Desk:
+    def _desk(self, writers: int, *, rerender: bool = False) -> Desk:
         output = structs.replace(self.config.output, encoder_timeout=self.config.engine.output_timeout)
         return Desk(
             output,
@@ -207,6 +207,7 @@ class Session(AbstractContextManager["Session"]):
             background=self._on_cpu(),
             storage=self._storage(),
             previews=self._previews,
+            rerender=rerender,
         )
 
     def _storage(self) -> Storage:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from omni_cli.batch import Desk
+from omni_cli.batch import Again, Desk
 from omni_cli.errors import EngineError, OmniGenError
 from omni_cli.executor.protocol import Executor, Handle
 from omni_cli.executor.steering import Steering, Step
@@ -77,7 +77,9 @@ class Stream:
         with self._ending:
             if self._ended is None:
                 self._executor.drive(self._handle.output_ready.done)
-                self._ended = self._desk.ended.get() or EngineError("the request was dropped")
+                ended = self._desk.ended.get() or EngineError("the request was dropped")
+                assert not isinstance(ended, Again)  # this desk renders nothing again
+                self._ended = ended
                 self._desk.__exit__(None, None, None)
                 self._on_end(self)
         if isinstance(self._ended, OmniGenError):

@@ -1,27 +1,33 @@
 """The writers' desk: from an OUTPUT_READY future to files in place and a manifest row.
 
     pump thread ── future resolved ──> writer thread: encode from the slot ─> place ─> row ─> slot released ─> result queue
+                └─ piece of a video ──> writer thread: encode ─> slot released        (in order, before the future's turn)
 
 A request ends here, whichever way it went: with one row, or - if the engine itself is gone - with the engine's error.
 """
 
+import contextlib
 import queue
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from msgspec import structs
 
+from omni_cli.batch.clips import Clips
 from omni_cli.batch.cores import yield_cores
+from omni_cli.batch.filing import Filing
+from omni_cli.batch.lane import Lane
 from omni_cli.batch.previews import Previews
 from omni_cli.batch.storage import Storage
 from omni_cli.config import OutputConfig
 from omni_cli.errors import EngineError, OmniGenError, RequestCancelled, RequestError, StorageFault, StorageLost
 from omni_cli.events import EncodeDone, EncodeStarted, Note, Observer, RequestFinished
+from omni_cli.executor.feed import FramePiece
 from omni_cli.executor.protocol import Handle, Output
 from omni_cli.log import logger
 from omni_cli.request import (
@@ -35,10 +41,17 @@ from omni_cli.request import (
     Status,
     Timings,
 )
-from omni_cli.writers import Metadata, Sample, Written, samples, write_output
 
-Ended = Result | OmniGenError
-"""What the queue gives: a row, or the error that ends the run."""
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A request whose frames are gone because the disk did not take them, while they were still being decoded."""
+
+    planned: PlannedRequest
+
+
+Ended = Result | OmniGenError | Again
+"""What the queue gives: a row, a request that is to be rendered once more, or the error that ends the run."""
 
 
 class Desk:
@@ -55,20 +68,24 @@ class Desk:
         background: bool = False,
         storage: Storage | None = None,
         previews: Previews | None = None,
+        rerender: bool = False,
     ) -> None:
         """`model_of` tells which model renders a request, `append` journals a row. `background`: encode at lower priority,
         where the forward needs the same cores.
 
-        `storage` has the last word on what becomes of a file or a row that the disk does not take.
+        `storage` has the last word on what becomes of a file or a row that the disk does not take. `rerender`: whoever
+        takes from the queue knows what to do with Again.
         """
-        self._config = config
-        self._root = Path(config.output_dir)
         self._model_of = model_of
         self._append = append
         self._observe = observer
+        self.storage = storage or Storage(Path(config.output_dir), config.disk_wait, note=self.note)
         self._previews = previews
-        self.storage = storage or Storage(self._root, config.disk_wait, note=self.note)
+        self._filing = Filing(config, model_of, self.storage)
         self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._clips: dict[str, Clips] = {}
+        self._rerender = rerender
+        self._repeated: set[str] = set()
         self._threads = ThreadPoolExecutor(writers, "writer", yield_cores if background else None)
 
     def announce(self, call: Sequence[PlannedRequest]) -> None:
@@ -77,8 +94,19 @@ class Desk:
             self._previews.open(call)
 
     def expect(self, handle: Handle) -> None:
-        """Finish this request as soon as its output is there. The pump only hands it on."""
-        handle.output_ready.add_done_callback(lambda _: self._threads.submit(self._finish, handle))
+        """Write this request's frames as they come, and finish it as soon as its output is there. The pump only hands them on."""
+        planned = handle.planned  # the handle keeps its feed, which must not keep the handle
+        lane, clips = Lane(self._threads), Clips(lambda sample: self._filing.clip_writer(planned, sample))
+        self._clips[handle.output_id] = clips
+
+        def take(piece: FramePiece) -> None:
+            try:
+                lane.do(lambda: clips.take(piece))
+            except RuntimeError:  # the desk has closed before the request ended: something else is wrong
+                piece.release()
+
+        handle.feed.listen(take)
+        handle.output_ready.add_done_callback(lambda _: lane.do(lambda: self._finish(handle)))
 
     def note(self, text: str) -> None:
         """A line for people."""
@@ -91,8 +119,10 @@ class Desk:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish what has begun."""
+        """Finish what has begun; leave nothing of what cannot be."""
         self._threads.shutdown(wait=True, cancel_futures=kind is not None)
+        for clips in self._clips.values():
+            clips.close()
 
     def _finish(self, handle: Handle) -> None:
         """Every way through ends in exactly one entry on the queue: a waiter is never left."""
@@ -106,28 +136,36 @@ class Desk:
                 EngineError(f"finishing request {handle.planned.id!r} failed: {type(error).__name__}: {error}")
             )
 
-    def _put_away(self, handle: Handle) -> Result:
+    def _put_away(self, handle: Handle) -> Ended:
         """The request's row; its preview is gone then, however it ended."""
         try:
-            return self._end(handle)
+            with contextlib.closing(self._clips.pop(handle.output_id)) as clips:
+                return self._end(handle, clips)
         finally:
             if self._previews is not None:
                 self._previews.close(handle.planned)
 
-    def _end(self, handle: Handle) -> Result:
+    def cancelled(self, planned: PlannedRequest) -> Result:
+        """The row of a request that is given up."""
+        return self._told(self._row(planned, "cancelled"))
+
+    def _end(self, handle: Handle, clips: Clips) -> Result | Again:
         """The request's row, journaled. Raises EngineError if the engine, not the request, is at fault."""
         planned = handle.planned
         error = None if handle.output_ready.cancelled() else handle.output_ready.exception()
         if isinstance(error, EngineError):
             raise error
         if handle.output_ready.cancelled() or isinstance(error, RequestCancelled):
-            return self._told(self._row(planned, "cancelled"))
+            return self.cancelled(planned)
         if isinstance(error, RequestError):
             result = self._failed(planned, error)
         elif error is not None:
             raise error
         else:
-            result = self._write(planned, handle.output_ready.result())
+            made = self._write(planned, handle.output_ready.result(), clips)
+            if isinstance(made, Again):
+                return made
+            result = made
         return self._told(self._journaled(result))
 
     def _journaled(self, result: Result) -> Result:
@@ -147,24 +185,23 @@ class Desk:
         self._observe(RequestFinished(at=time.monotonic(), result=result))
         return result
 
-    def _write(self, planned: PlannedRequest, output: Output) -> Result:
-        """Encode every sample of the output from where it lies, then give the memory back."""
+    def _write(self, planned: PlannedRequest, output: Output, clips: Clips) -> Result | Again:
+        """Have every sample of the output in place, encoded from where it lies, then give the memory back."""
         self._observe(EncodeStarted(at=time.monotonic(), id=planned.id))
         encode = write = Interval(0.0, 0.0)
         files: list[OutputFile] = []
         notes = list(output.notes)
         try:
-            for index, (sample, name) in enumerate(
-                zip(samples(output.header, output.buffer), planned.files, strict=True)
-            ):
-                written = self.storage.store(partial(self._write_sample, planned, index, sample, name))
+            for written in clips.finish(output.header) if output.pieces else self._filing.written(planned, output):
                 files.append(written.file)
                 notes += [note for note in written.notes if note not in notes]
                 encode, write = _join(encode, written.encode), _join(write, written.write)
-                del sample
         except RequestCancelled:
             return self._row(planned, "cancelled")
         except RequestError as error:
+            lost = isinstance(error, StorageFault) and output.pieces > 0
+            if lost and self._rerender and planned.id not in self._repeated:
+                return self._once_more(planned, clips.nbytes)
             return self._failed(planned, error, output)
         finally:
             output.release()
@@ -178,17 +215,16 @@ class Desk:
         # Other pixels than the request's own: a run that is not stopped renders it again.
         return structs.replace(row, fingerprint=f"{planned.fingerprint}-stopped-at-{output.stopped_at}")
 
-    def _write_sample(self, planned: PlannedRequest, index: int, sample: Sample, name: str) -> Written:
-        """One sample's file, with its own metadata."""
-        return write_output(
-            sample,
-            self._root / name,
-            name=name,
-            format=planned.request.format or "",
-            fps=planned.request.fps,
-            options=self._config,
-            metadata=Metadata.of(planned, self._model_of(planned.request), index) if self._config.metadata else None,
-        )
+    def _once_more(self, planned: PlannedRequest, nbytes: int) -> Result | Again:
+        """Frames that have left cannot be stored a second time: they are rendered again, once the disk takes more than had come."""
+        self._repeated.add(planned.id)
+        try:
+            self._filing.make_sure_of_room(planned, nbytes)
+        except RequestCancelled:
+            return self._row(planned, "cancelled")
+        except StorageFault as error:
+            return self._failed(planned, error)
+        return Again(planned)
 
     def _failed(self, planned: PlannedRequest, error: RequestError, output: Output | None = None) -> Result:
         info = ErrorInfo(kind=error.kind, message=str(error))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from omni_cli.batch.desk import Desk
+from omni_cli.batch.desk import Again, Desk
 from omni_cli.batch.stop import Stop
 from omni_cli.config import ModelConfig
 from omni_cli.errors import EngineError, OmniGenError, StorageLost
@@ -116,6 +116,11 @@ class _Walk:
         self._open -= 1
         if isinstance(ended, Result):
             yield ended
+        elif isinstance(ended, Again):
+            if self.stopped:
+                yield self._desk.cancelled(ended.planned)
+            else:
+                self.submit([ended.planned])
         else:
             self.fatal = self.fatal or ended
             self._executor.cancel_waiting()

@@ -40,6 +40,7 @@ def run(
     vae_slicing: t.VaeSlicing = False,
     compile_: t.Compile = False,
     async_output: e.AsyncOutput = True,
+    chunked_decode: e.ChunkedDecode = True,
     step_execution: e.StepExecution = False,
     stream: e.Stream = False,
     preview_every: e.PreviewEvery = 0,

@@ -19,12 +19,11 @@ from time import monotonic
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import OmniGenError
-from omni_cli.executor.call import Call, Entry, GivenUp, Sending, State
+from omni_cli.executor.call import Call, Entry, GivenUp, Sending, State, message_of
 from omni_cli.executor.protocol import Handle
 from omni_cli.executor.settle import claim
 from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval, PlannedRequest
-from omni_cli.transport.messages import ExecuteModel, ExecuteStepwise
 
 
 class Books:
@@ -81,7 +80,7 @@ class Books:
             self._sent[rpc_id] = call
             call.worker = worker
             call.enter(State.SENT, self._clock())
-            return Sending(worker, _message(call), cancelled)
+            return Sending(worker, message_of(call), cancelled)
 
     def wanted(self, loaded: ModelConfig | None) -> ModelConfig | None:
         """The model that the next call needs in place of `loaded`, once nothing of what was sent is left; else None."""
@@ -128,6 +127,16 @@ class Books:
         with self._lock:
             call = self._sent.get(rpc_id)
             return call.ids() if call is not None else ()
+
+    def progressed(self, output_id: str, forward_timeout: float | None = None) -> Handle | None:
+        """Frames of a request's video have come, so its forward is not stuck: its handle, None if it has left the books."""
+        with self._lock:
+            call = self._by_output.get(output_id)
+            if call is None or call.state is State.WAITING:
+                return None
+            if call.state is State.RUNNING and forward_timeout is not None:
+                call.deadline = self._clock() + forward_timeout  # it may have waited for those who take the frames
+            return call.entries[output_id].handle
 
     def computed(self, rpc_id: int, forward: Interval, output_timeout: float) -> tuple[Handle, ...]:
         """The forward is over and the clock of the output wait starts: the handles of its unfinished requests."""
@@ -240,11 +249,7 @@ class Books:
         """One line per call, for the log: enough to tell whether the worker, the pump or the waiter stalled."""
         with self._lock:
             now = self._clock()
-            return [
-                f"call {call.rpc_id}: {call.state} for {now - call.since:.1f} s, worker {call.worker}: awaiting "
-                + (", ".join(call.entries) or "its end")
-                for call in [*self._sent.values(), *self._waiting.values()]
-            ]
+            return [call.line(now) for call in [*self._sent.values(), *self._waiting.values()]]
 
     # ── under the lock ──
 
@@ -283,12 +288,3 @@ class Books:
         """A sent call is over once its forward is and nobody waits for an output of it."""
         if not call.entries and call.state is State.COMPUTED:
             self._sent.pop(call.rpc_id, None)
-
-
-def _message(call: Call) -> ExecuteModel | ExecuteStepwise:
-    """What sends the call off."""
-    rpc_id, batch_id = call.rpc_id, call.batch_id
-    requests = tuple(entry.handle.planned for entry in call.entries.values())
-    if call.steering is None:
-        return ExecuteModel(rpc_id=rpc_id, batch_id=batch_id, requests=requests)
-    return ExecuteStepwise(rpc_id=rpc_id, batch_id=batch_id, requests=requests, latents=call.steering.latents)

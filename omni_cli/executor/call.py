@@ -78,6 +78,13 @@ class Call:
         """The ids of its unfinished requests."""
         return tuple(entry.handle.planned.id for entry in self.entries.values())
 
+    def line(self, now: float) -> str:
+        """For the log: enough to tell whether the worker, the pump or the waiter stalled."""
+        awaited = ", ".join(self.entries) or "its end"
+        return (
+            f"call {self.rpc_id}: {self.state} for {now - self.since:.1f} s, worker {self.worker}: awaiting {awaited}"
+        )
+
     def is_due(self, now: float) -> bool:
         """True if it has been in its state for too long."""
         return self.deadline is not None and self.deadline <= now
@@ -98,3 +105,12 @@ class GivenUp:
 
     entries: tuple[Entry, ...]
     orphans: tuple[tuple[int, int], ...]
+
+
+def message_of(call: Call) -> ExecuteModel | ExecuteStepwise:
+    """What sends the call off."""
+    rpc_id, batch_id = call.rpc_id, call.batch_id
+    requests = tuple(entry.handle.planned for entry in call.entries.values())
+    if call.steering is None:
+        return ExecuteModel(rpc_id=rpc_id, batch_id=batch_id, requests=requests)
+    return ExecuteStepwise(rpc_id=rpc_id, batch_id=batch_id, requests=requests, latents=call.steering.latents)

@@ -2,6 +2,7 @@
 
     submit ─> books ─> dispatch ── ExecuteModel ──> worker          any thread, under the crew's lock
     Started, Step, ComputeDone, OutputReady ──> books ──> futures   the pump's thread
+    OutputPiece ──> books ──> the request's feed                    the pump's thread
     StepOutput ──> books: time stands still ──> steering ── Proceed ──> worker   the pump's thread, or whoever decides
 
 A worker always has the next call in its inbox while one runs, so no round trip stands between two forwards. When the next call
@@ -19,7 +20,7 @@ from omni_cli.executor.call import Entry, GivenUp
 from omni_cli.executor.crew import Crew
 from omni_cli.executor.faults import PoisonousRequest, request_error
 from omni_cli.executor.link import Link, send
-from omni_cli.executor.outputs import Release, make_output, news, payload, take_latents
+from omni_cli.executor.outputs import Release, make_output, make_piece, news, payload, take_latents
 from omni_cli.executor.protocol import Handle, OnPreview, Preview
 from omni_cli.executor.settle import cancel, fail, resolve, withdraw
 from omni_cli.executor.steering import Steering, Step
@@ -163,6 +164,15 @@ class Calls:
                 self._observe(ForwardDone(at=time.monotonic(), worker=link.index, ids=ids, forward=message.forward))
         self.dispatch()
 
+    def on_output_piece(self, link: Link, message: m.OutputPiece, fds: list[int]) -> None:
+        """Frames of a running request's video; if nobody waits for them any more, their slot goes back at once."""
+        piece = make_piece(link, message, fds)
+        handle = self.books.progressed(message.async_output_id, self._engine.forward_timeout)
+        if handle is None:
+            piece.release()
+        else:
+            handle.feed.put(piece)
+
     def on_output_ready(self, link: Link, message: m.OutputReady, fds: list[int]) -> bool:
         """A request's output is in host memory; False if nobody waits for it any more: its slot goes back at once."""
         buffer, release = payload(link, message, fds)
@@ -231,8 +241,8 @@ class Calls:
             if message.forward is not None or not entry.handle.compute_done.done():
                 # The device's own time of the forward, or an output that has overtaken its COMPUTE_DONE.
                 self._observe(ForwardDone(at=now, worker=link.index, ids=(id_,), forward=output.forward))
-            moved = len(buffer)
-            copied = moved * message.host_copies
+            moved = len(buffer) + message.piece_bytes
+            copied = len(buffer) * message.host_copies
             self._observe(OutputReady(at=now, worker=link.index, id=id_, d2h=message.d2h, bytes=moved, copied=copied))
             for note in news(message.notes):
                 self._observe(Note(at=now, level="warning", text=f"{id_}: {note}"))

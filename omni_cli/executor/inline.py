@@ -41,7 +41,7 @@ from omni_cli.worker.collect import for_request
 from omni_cli.worker.interpolate import Interpolator
 from omni_cli.worker.packing import Packer
 from omni_cli.worker.process import make_runner
-from omni_cli.worker.protocol import StepState, StepwiseRunner
+from omni_cli.worker.protocol import StepState, StepwiseRunner, Streamed
 from omni_cli.worker.validity import Validity
 
 
@@ -139,12 +139,13 @@ class InlineExecutor:
         self._observe(ForwardDone(at=forward.end, worker=0, ids=ids, forward=forward))
         for handle, media in zip(handles, medias, strict=True):
             handle.compute_done.set_result(forward)
+            assert isinstance(media, Media)  # no sink was given
             self._deliver(handle, media, forward)
         return handles
 
     def _forward(
         self, requests: Sequence[PlannedRequest], ids: tuple[str, ...], steering: Steering | None
-    ) -> list[Media]:
+    ) -> Sequence[Media | Streamed]:
         if steering is None and not self._engine.preview_every:
             return self._runner.execute_model(
                 requests, lambda step, total: self._on_step(ids, step, total), lambda: False

@@ -160,6 +160,9 @@ class LocalExecutor:
         if isinstance(message, m.StepOutput):
             self._calls.on_step_output(link, message, fds)
             return
+        if isinstance(message, m.OutputPiece):
+            self._calls.on_output_piece(link, message, fds)
+            return
         close_all(fds)
         match message:
             case m.Hello():

@@ -1,4 +1,4 @@
-"""From an OUTPUT_READY message to what its waiter gets: a view over the slot and the duty to give it back."""
+"""From an OUTPUT_READY or OUTPUT_PIECE message to what its waiter gets: a view over the slot and the duty to give it back."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from omni_cli.errors import ProtocolError
 from omni_cli.executor.call import Entry
+from omni_cli.executor.feed import FramePiece
 from omni_cli.executor.link import Held, Link, close_all, send
 from omni_cli.executor.protocol import Output
 from omni_cli.executor.steering import Latents
@@ -28,18 +29,12 @@ class Release:
 
 def payload(link: Link, message: m.OutputReady, fds: list[int]) -> tuple[memoryview, Release]:
     """The output's bytes (none with an error) and how to give them back. Raises ProtocolError if there is neither."""
-    if message.error is None and (message.header is None or (message.slot is None and message.inline is None)):
+    somewhere = message.slot is not None or message.inline is not None or message.pieces > 0
+    if message.error is None and (message.header is None or not somewhere):
         close_all(fds)
         raise ProtocolError(f"{message.async_output_id} came without an output and without an error")
     if message.slot is not None:
-        try:
-            buffer = link.views.view(message.slot, fds)
-        except (KeyError, IndexError, ValueError) as error:
-            raise ProtocolError(
-                f"{message.async_output_id} lies in {message.slot}, which cannot be: {error!r}"
-            ) from error
-        link.held[message.slot.slot_id] = Held(message.async_output_id, time.monotonic())
-        return buffer, Release(link, message.slot.slot_id)
+        return _view(link, message.async_output_id, message.slot, fds)
     close_all(fds)
     return memoryview(message.inline or b""), Release(link, None)
 
@@ -55,12 +50,25 @@ def take_latents(link: Link, message: m.StepOutput, fds: list[int]) -> Latents |
     if latents is None or latents.slot is None:
         close_all(fds)
         return None if latents is None else Latents(latents.shape, latents.inline or b"")
-    try:
-        data = bytes(link.views.view(latents.slot, fds))
-    except (KeyError, IndexError, ValueError) as error:
-        raise ProtocolError(f"latents lie in {latents.slot}, which cannot be: {error!r}") from error
-    Release(link, latents.slot.slot_id)()
+    buffer, release = _view(link, "latents", latents.slot, fds)
+    data = bytes(buffer)
+    release()
     return Latents(latents.shape, data)
+
+
+def make_piece(link: Link, message: m.OutputPiece, fds: list[int]) -> FramePiece:
+    """The frames of an OUTPUT_PIECE. Raises ProtocolError if they cannot be where it says."""
+    buffer, release = _view(link, message.async_output_id, message.slot, fds)
+    return FramePiece(message.header, buffer, release, message.first_sample, message.first_frame)
+
+
+def _view(link: Link, output_id: str, slot: m.SlotRef, fds: list[int]) -> tuple[memoryview, Release]:
+    try:
+        buffer = link.views.view(slot, fds)
+    except (KeyError, IndexError, ValueError) as error:
+        raise ProtocolError(f"{output_id} lies in {slot}, which cannot be: {error!r}") from error
+    link.held[slot.slot_id] = Held(output_id, time.monotonic())
+    return buffer, Release(link, slot.slot_id)
 
 
 def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memoryview, release: Release) -> Output:
@@ -79,4 +87,5 @@ def make_output(link: Link, entry: Entry, message: m.OutputReady, buffer: memory
         attempts=entry.attempts,
         stopped_at=message.stopped_at,
         notes=message.notes,
+        pieces=message.pieces,
     )

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from omni_cli.config import ModelConfig
+from omni_cli.executor.feed import Feed
 from omni_cli.executor.steering import Steering
 from omni_cli.request import Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded, MediaHeader
@@ -21,6 +22,7 @@ class Output:
     `buffer` holds C-contiguous frames as `header` says (uint8 [N, T, H, W, C], RGB, unless it says otherwise), a view over a
     ring slot: valid until `release` is called, which must happen exactly once. `stopped_at`: the step after which the
     denoising was cut short on request.
+    With `pieces`, `buffer` is empty: the frames were in so many pieces that came through the handle's feed.
     """
 
     header: MediaHeader
@@ -33,6 +35,7 @@ class Output:
     attempts: int = 1
     stopped_at: int | None = None
     notes: tuple[str, ...] = ()
+    pieces: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,15 @@ class Handle:
     """One submitted request. Both futures exist before anything is sent.
 
     `compute_done` resolves to the forward's interval, `output_ready` to the Output. If the forward fails, both carry the
-    error. A handle whose futures were cancelled before its call was sent is never sent.
+    error. A handle whose futures were cancelled before its call was sent is never sent. `feed` gives the frames of a video that
+    leave before it is finished (`EngineConfig.chunked_decode`); pieces that nobody takes hold up the decoder.
     """
 
     planned: PlannedRequest
     output_id: str
     compute_done: Future[Interval] = field(default_factory=Future)
     output_ready: Future[Output] = field(default_factory=Future)
+    feed: Feed = field(default_factory=Feed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The messages between the parent and a worker: one frozen struct per arrow, two closed unions, MessagePack on the wire.
 
     parent ── Identify · LoadModel · ExecuteModel · ExecuteStepwise · Proceed · Rpc · Cancel · ReleaseSlot · Shutdown ──> worker
-    parent <── Hello · Loading · Identified · Started · Step · StepOutput · Preview · ComputeDone · OutputReady · RpcResult ── worker
+    parent <── Hello · Loading · Identified · Started · Step · StepOutput · Preview · ComputeDone · OutputPiece · OutputReady · RpcResult ── worker
 
 No pickle: a message that is not one of these cannot be decoded, and says so. msgspec checks every field's type.
 """
@@ -13,28 +13,18 @@ import msgspec
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.errors import ProtocolError
 from omni_cli.media import MediaHeader as MediaHeader
-from omni_cli.models.cards import Card
-from omni_cli.request import Interval, ModelInfo, PlannedRequest
+from omni_cli.request import Interval, PlannedRequest
+from omni_cli.transport.values import STANDING as STANDING
+from omni_cli.transport.values import USAGE_KIND as USAGE_KIND
+from omni_cli.transport.values import Health as Health
+from omni_cli.transport.values import Loaded as Loaded
+from omni_cli.transport.values import RemoteError as RemoteError
+from omni_cli.transport.values import SlotRef as SlotRef
+from omni_cli.transport.values import StepLatents as StepLatents
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=True):
     """Base of all messages."""
-
-
-USAGE_KIND = "usage"
-"""`RemoteError.kind` of a setting that cannot be used on the worker's machine."""
-
-
-STANDING = "still in force: "
-"""How a note begins that repeats what an earlier output has told: every row concerned has it, people are told once."""
-
-
-class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
-    """An exception of the worker: `kind` as in the row, the exception's own text, and the remote traceback."""
-
-    kind: str
-    message: str
-    traceback: str
 
 
 # ── to the worker ──
@@ -131,7 +121,7 @@ class Identified(Message, frozen=True, kw_only=True):
     """What RpcResult will say of the model when it is loaded, told before its weights are."""
 
     rpc_id: int
-    loaded: "Loaded"
+    loaded: Loaded
 
 
 class Started(Message, frozen=True, kw_only=True):
@@ -162,26 +152,6 @@ class ComputeDone(Message, frozen=True, kw_only=True):
     error: RemoteError | None = None
 
 
-class SlotRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a payload lies: the first `nbytes` of slot `slot_id`. `fresh`: its descriptor (of `capacity` bytes)
-    comes along. `retired`: slots that the worker has given up since, to be unmapped.
-    """
-
-    slot_id: int
-    nbytes: int
-    capacity: int
-    fresh: bool
-    retired: tuple[int, ...] = ()
-
-
-class StepLatents(msgspec.Struct, frozen=True, kw_only=True):
-    """The latents after a step: C-contiguous float32 of `shape`, as the pipeline keeps them, in a slot or inline."""
-
-    shape: tuple[int, ...]
-    slot: SlotRef | None = None
-    inline: bytes | None = None
-
-
 class StepOutput(Message, frozen=True, kw_only=True):
     """Denoising step `step` of `total`, counted from 1, is done on the device; nothing goes on before the Proceed.
 
@@ -209,8 +179,19 @@ class Preview(Message, frozen=True, kw_only=True):
     fault: str | None = None
 
 
+class OutputPiece(Message, frozen=True, kw_only=True):
+    """Frames of an unfinished video are in host memory. They come in order; frame 0 begins a sample anew and voids what came before."""
+
+    async_output_id: str
+    first_sample: int
+    first_frame: int
+    header: MediaHeader
+    slot: SlotRef
+
+
 class OutputReady(Message, frozen=True, kw_only=True):
-    """One request's output is in host memory: in a slot, inline, or it failed.
+    """One request's output is in host memory: in a slot, inline, or in the `pieces` that came before (`piece_bytes` in all; pieces
+    that are not named are void). Or it failed.
 
     `d2h` covers conversion and copy. `forward` is the forward's time by device events, where the device has them: the time in
     ComputeDone is when the kernels were launched. `host_copies` counts how often the payload is copied
@@ -221,30 +202,14 @@ class OutputReady(Message, frozen=True, kw_only=True):
     header: MediaHeader | None = None
     slot: SlotRef | None = None
     inline: bytes | None = None
+    pieces: int = 0
+    piece_bytes: int = 0
     error: RemoteError | None = None
     d2h: Interval
     forward: Interval | None = None
     host_copies: int = 0
     stopped_at: int | None = None
     notes: tuple[str, ...] = ()
-
-
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What LoadModel gives: the model's facts for the row, its card, the device, and the versions that make pixels."""
-
-    info: ModelInfo
-    card: Card
-    device: str
-    versions: dict[str, str]
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself: bytes of device memory in use (0 where not known), outputs in flight, slots."""
-
-    device_bytes: int
-    inflight: int
-    slots: int
-    slot_bytes: int
 
 
 class RpcResult(Message, frozen=True, kw_only=True):
@@ -258,7 +223,17 @@ class RpcResult(Message, frozen=True, kw_only=True):
 
 
 FromWorker = (
-    Hello | Loading | Identified | Started | Step | StepOutput | Preview | ComputeDone | OutputReady | RpcResult
+    Hello
+    | Loading
+    | Identified
+    | Started
+    | Step
+    | StepOutput
+    | Preview
+    | ComputeDone
+    | OutputPiece
+    | OutputReady
+    | RpcResult
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -149,14 +149,31 @@ def split(medias: Sequence[Media], owners: Sequence[int], count: int) -> list[Me
 
     A request whose samples stand together in one media gets a view; others are joined by a copy.
     """
+    return [join(samples) for samples in samples_of(medias, owners, count)]
+
+
+Sample = tuple[Media, int]
+"""A media, and the place of the sample on its batch axis."""
+
+
+def samples_of(medias: Sequence[Media], owners: Sequence[int], count: int) -> list[list[Sample]]:
+    """For each of `count` requests its samples, in order."""
     samples = [(media, index) for media in medias for index in range(media.batch)]
-    result = []
-    for request in range(count):
-        mine = [sample for sample, owner in zip(samples, owners, strict=True) if owner == request]
-        local = _joined(mine)
-        check(local, len(mine))
-        result.append(local)
-    return result
+    return [
+        [sample for sample, owner in zip(samples, owners, strict=True) if owner == request] for request in range(count)
+    ]
+
+
+def join(samples: Sequence[Sample]) -> Media:
+    """One checked media of `samples`: a view where they stand together, else a copy."""
+    local = _joined(samples)
+    check(local, len(samples))
+    return local
+
+
+def color_of(channels: int) -> ColorModel:
+    """The colour model of pictures with so many channels."""
+    return _PICTURES.get(channels, ColorModel.RGB)
 
 
 def _joined(parts: Sequence[tuple[Media, int]]) -> Media:

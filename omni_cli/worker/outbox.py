@@ -1,16 +1,16 @@
 """The worker's way out: outputs are converted, copied and sent while the main thread is in the next forward.
 
-    main thread ── put(outputs) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY
+    main thread ── put(outputs) ──> queue, bounded in bytes ──> output thread: pack ──> OUTPUT_READY, OUTPUT_PIECE
                 ├─ show(sketch) ──> the latest of each request ──> output thread, before any output: D2H ──> PREVIEW
                 └─ deliver(outputs)   --no-async: the same, on the caller's thread, one after the other
 
 An output that finds no free slot waits in the output thread; the queue behind it fills, `put` waits, and with it the next
-forward: finished outputs never pile up on the device.
+forward: finished outputs never pile up on the device. Pieces of a video are put one at a time: the next one may be decoded, and
+waits there until the one before has left.
 """
 
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,30 +19,13 @@ from typing import Any
 import msgspec
 import torch
 
-from omni_cli.config import INLINE_BYTES
-from omni_cli.media import Media
 from omni_cli.platforms.base import Platform
-from omni_cli.request import Interval
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.messages import OutputReady, Preview, encode
-from omni_cli.transport.ring import Slot, SlotPool
-from omni_cli.worker.faults import give_up, remote_error
-from omni_cli.worker.packing import Packed, Packer
-
-
-@dataclass(slots=True)
-class Output:
-    """One request's decoded output on the device; `begun` and `done` are the events around its forward."""
-
-    output_id: str
-    media: Media
-    begun: Any | None
-    done: Any | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes it holds on the device."""
-        return self.media.nbytes
+from omni_cli.transport.messages import Preview, encode
+from omni_cli.transport.ring import SlotPool
+from omni_cli.worker.faults import give_up
+from omni_cli.worker.packing import Packer
+from omni_cli.worker.parcels import Dock, Packet, Parcel
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +37,6 @@ class Sketch:
     done: Any | None
 
 
-INLINE_COPIES = 5
-"""Out of the buffer, into the message, into the frame, into the socket, out of it: what a slot saves larger payloads."""
-
-
-@dataclass(slots=True)
-class Buffer:
-    """Where one tensor's bytes went: a slot of the ring, or a small buffer that travels inside the message."""
-
-    pool: SlotPool
-    slot: Slot | None = None
-    inline: bytearray | None = None
-
-    def allocate(self, nbytes: int) -> Any:
-        """At most 1 MB inline, else a slot. A second call (after a fall-back) gives the first one's slot back."""
-        self.give_back()
-        if nbytes <= INLINE_BYTES:
-            self.inline = bytearray(nbytes)
-            return self.inline
-        self.slot = self.pool.acquire(nbytes)
-        return self.slot.memory
-
-    def give_back(self) -> None:
-        """Release what was taken; nothing was sent."""
-        if self.slot is not None:
-            self.pool.release(self.slot.id)
-        self.slot = self.inline = None
-
-
 class Outbox:
     """Sends outputs, from its own thread (`put`) or the caller's (`deliver`)."""
 
@@ -89,14 +44,15 @@ class Outbox:
         """`limit` bounds the bytes of finished outputs that wait on the device; one output may always wait."""
         self._channel = channel
         self._pool = pool
-        self._packer = packer
+        self._dock = Dock(pool, packer, platform)
         self._platform = platform
         self._limit = limit
         self._changed = threading.Condition()
-        self._queue: deque[Output] = deque()
+        self._queue: deque[Parcel] = deque()
         self._sketches: dict[tuple[int, str], Sketch] = {}
         self._in_flight = 0
         self._bytes = 0
+        self._pieces = 0
         self._closed = False
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -111,15 +67,16 @@ class Outbox:
         self._thread.start()
         self._ready.wait()
 
-    def put(self, outputs: Sequence[Output]) -> None:
+    def put(self, outputs: Sequence[Parcel]) -> None:
         """Hand finished outputs over; waits while too many bytes wait on the device."""
         for output in outputs:
             with self._changed:
-                while self._bytes and self._bytes + output.nbytes > self._limit:
+                while (self._bytes and self._bytes + output.nbytes > self._limit) or (output.piece and self._pieces):
                     self._changed.wait()
                 self._queue.append(output)
                 self._in_flight += 1
                 self._bytes += output.nbytes
+                self._pieces += output.piece
                 self._changed.notify_all()
 
     def show(self, sketch: Sketch) -> None:
@@ -133,10 +90,10 @@ class Outbox:
             self._sketches[key] = sketch
             self._changed.notify_all()
 
-    def deliver(self, outputs: Sequence[Output]) -> None:
+    def deliver(self, outputs: Sequence[Parcel]) -> None:
         """Pack and send on the caller's thread. Each is sent before the next is packed, which may have to wait for its slot."""
         for output in outputs:
-            self._send_packet(self._packet(output))
+            self._send_packet(output.packet(self._dock))
 
     def close(self, timeout: float) -> bool:
         """Drain, and end the output thread if that went well: the interpreter must not end while it is in the middle of something.
@@ -178,21 +135,22 @@ class Outbox:
         with self._changed:
             self._changed.wait_for(lambda: self._sketches or self._queue or self._closed)
             if self._sketches:  # first: small, and of no use once its request's output is there
-                work: Sketch | Output = self._sketches.pop(next(iter(self._sketches)))
+                work: Sketch | Parcel = self._sketches.pop(next(iter(self._sketches)))
             elif self._queue:
                 work = self._queue.popleft()
             else:
                 return False
-        size = 0
+        size, piece = 0, False
         if isinstance(work, Sketch):
             self._send_sketch(work)
         else:
-            size = work.nbytes
-            packet = self._packet(work)
+            size, piece = work.nbytes, work.piece
+            packet = work.packet(self._dock)
             del work  # the device memory is free before the message leaves
             self._send_packet(packet)
         with self._changed:
             self._bytes -= size
+            self._pieces -= piece
             self._in_flight -= 1
             self._changed.notify_all()
         return True
@@ -210,43 +168,12 @@ class Outbox:
         with contextlib.suppress(OSError):  # the parent is gone; the inbox thread ends the process
             self._channel.send(encode(message))
 
-    def _send_packet(self, packet: tuple[bytes, tuple[int, ...], Slot | None]) -> None:
-        """Send a packed output; its slot's descriptor rides along the first time."""
+    def _send_packet(self, packet: Packet | None) -> None:
+        """Send a packed parcel; its slot's descriptor rides along the first time."""
+        if packet is None:
+            return
         payload, fds, slot = packet
         with contextlib.suppress(OSError):  # the parent is gone; the inbox thread ends the process
             self._channel.send(payload, fds)
         if slot is not None:
             self._pool.shared(slot)
-
-    def _packet(self, output: Output) -> tuple[bytes, tuple[int, ...], Slot | None]:
-        """Pack one output. A fault in packing fails this request alone: its slot is free and nothing is half-sent."""
-        buffer, start = Buffer(self._pool), time.monotonic()
-        try:
-            packed = self._packer.pack(output.media, output.done, buffer.allocate)
-            return self._told(output, packed, buffer, start)
-        except Exception as error:  # boundary: whatever packing raises fails this request, not the worker
-            buffer.give_back()
-            took = Interval(start, time.monotonic())
-            message = OutputReady(async_output_id=output.output_id, error=remote_error(error), d2h=took)
-            return encode(message), (), None
-
-    def _told(
-        self, output: Output, packed: Packed, buffer: Buffer, start: float
-    ) -> tuple[bytes, tuple[int, ...], Slot | None]:
-        """The message of an output that was packed into `buffer` from the time `start` on."""
-        slot = buffer.slot
-        begun, done = self._platform.host_time(output.begun), self._platform.host_time(output.done)
-        if done is not None:
-            start = max(start, done)  # waiting for the forward is not output time
-        message = OutputReady(
-            async_output_id=output.output_id,
-            header=packed.header,
-            slot=slot.ref(packed.nbytes, self._pool.take_retired()) if slot else None,
-            inline=bytes(buffer.inline) if buffer.inline is not None else None,
-            host_copies=0 if slot else INLINE_COPIES,
-            d2h=Interval(start, time.monotonic()),
-            forward=None if begun is None or done is None else Interval(begun, done),
-            stopped_at=output.media.stopped_at,
-            notes=packed.notes,
-        )
-        return encode(message), (slot.fd,) if slot and slot.fresh else (), slot

@@ -159,11 +159,13 @@ def write_levels(
 def _parts(media: Media) -> Iterator[tuple[str, torch.Tensor]]:
     """The values of `media` frame by frame (sound: sample by sample), each with its place for people."""
     flat = media.spec.kind in _NO_PICTURE
-    for number, sample in enumerate(media.data.reshape(frames_shape(media)) if flat else planes(media)):
+    first_sample, first_frame = media.first
+    samples = media.data.reshape(frames_shape(media)) if flat else planes(media)
+    for number, sample in enumerate(samples, first_sample):
         if flat:
             yield f"sample {number}", sample
             continue
-        for index, frame in enumerate(sample):
+        for index, frame in enumerate(sample, first_frame):
             yield f"frame {index} of sample {number}", frame
 
 

@@ -41,14 +41,17 @@ from omni_cli.transport.messages import (
     encode,
 )
 from omni_cli.transport.ring import SlotPool
+from omni_cli.worker.chunks.sink import OutboxSink
+from omni_cli.worker.chunks.stream import streams
 from omni_cli.worker.collect import for_request
 from omni_cli.worker.faults import remote_error
 from omni_cli.worker.inbox import Inbox, leave
 from omni_cli.worker.interpolate import Interpolator
-from omni_cli.worker.outbox import Outbox, Output
+from omni_cli.worker.outbox import Outbox
 from omni_cli.worker.packing import Packer
+from omni_cli.worker.parcels import Parcel
 from omni_cli.worker.pinning import pin, unpin
-from omni_cli.worker.protocol import Runner
+from omni_cli.worker.protocol import Runner, Streamed, StreamingRunner
 from omni_cli.worker.stepwise import Leader
 from omni_cli.worker.validity import Validity
 
@@ -153,28 +156,32 @@ class Worker:
             forward = Interval(start, time.monotonic())
             self._send(ComputeDone(rpc_id=rpc_id, async_output_ids=(), forward=forward, error=remote_error(error)))
         else:
-            self._publish(rpc_id, outputs, Interval(start, time.monotonic()))
+            self._publish(message, outputs, Interval(start, time.monotonic()))
         finally:
             self._inbox.forget(rpc_id)
             self._runner.forget(message.requests)
 
-    def _forward(self, message: ExecuteModel | ExecuteStepwise) -> list[Output]:
+    def _forward(self, message: ExecuteModel | ExecuteStepwise) -> list[Parcel]:
         """Run the pipeline; what it gives may still be computing. A call that was cancelled in the inbox is not begun."""
         rpc_id = message.rpc_id
         if self._inbox.is_cancelled(rpc_id):
             raise RequestCancelled("cancelled before its forward began")
         self._send(Started(rpc_id=rpc_id, request_ids=tuple(request.id for request in message.requests)))
+        ids = [f"{message.batch_id}/{request.id}" for request in message.requests]
         begun = self._platform.record_device_event()
-        medias = self._leader.lead(message, self._inbox)
+        sink = OutboxSink(self._outbox, self._platform, ids, begun, wait=not self._engine.async_output)
+        if isinstance(self._runner, StreamingRunner):
+            self._runner.stream_to(sink if streams(self._engine, message.requests) else None)
+        made = self._leader.lead(message, self._inbox)
         done = self._platform.record_device_event()
         return [
-            Output(f"{message.batch_id}/{request.id}", for_request(media, request), begun, done)
-            for request, media in zip(message.requests, medias, strict=True)
+            sink.parcel(owner, media if isinstance(media, Streamed) else for_request(media, request), done)
+            for owner, (request, media) in enumerate(zip(message.requests, made, strict=True))
         ]
 
-    def _publish(self, rpc_id: int, outputs: list[Output], forward: Interval) -> None:
+    def _publish(self, message: ExecuteModel | ExecuteStepwise, outputs: list[Parcel], forward: Interval) -> None:
         """COMPUTE_DONE; then the output thread does the rest, or with --no-async this one, before the next forward."""
-        ids = tuple(output.output_id for output in outputs)
+        rpc_id, ids = message.rpc_id, tuple(f"{message.batch_id}/{request.id}" for request in message.requests)
         launched = self._platform.asynchronous
         self._send(ComputeDone(rpc_id=rpc_id, async_output_ids=ids, forward=forward, launched=launched))
         if self._engine.async_output:

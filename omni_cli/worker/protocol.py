@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from omni_cli.config import EngineConfig, ModelConfig
-from omni_cli.media import Media
+from omni_cli.media import Media, MediaSpec
 from omni_cli.request import PlannedRequest
 from omni_cli.transport.messages import Loaded
 
@@ -51,6 +51,26 @@ OnState = Callable[[StepState], bool]
 """Takes every step; False: no more of them, decode what there is. May raise RequestCancelled."""
 
 
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An output that went to the Sink, all of it: `shape` is [N, T, H, W, C]; `notes` and `stopped_at` as those of a Media."""
+
+    spec: MediaSpec
+    shape: tuple[int, int, int, int, int]
+    notes: tuple[str, ...] = ()
+    stopped_at: int | None = None
+
+
+class Sink(Protocol):
+    """Takes the frames of one batch's videos as they are decoded."""
+
+    def send(self, owner: int, media: Media) -> None:
+        """`media` are the next frames of request number `owner`, from `media.first` on; frame 0 begins a sample anew.
+
+        Waits while there is no room for them. Raises the RequestError that has ended every request of the batch.
+        """
+
+
 class Runner(Protocol):
     """A model in memory. `identify` may come at any time; `load` comes first; `execute_model` any number of times; `close` last."""
 
@@ -71,8 +91,12 @@ class Runner(Protocol):
     def forget(self, requests: Sequence[PlannedRequest]) -> None:
         """These, which were expected, are over, or will not be executed."""
 
-    def execute_model(self, requests: Sequence[PlannedRequest], on_step: OnStep, stop: Stop) -> list[Media]:
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: OnStep, stop: Stop
+    ) -> Sequence[Media | Streamed]:
         """One checked Media per request, in order; its batch axis is the request's outputs. May still be computing on the device.
+
+        Streamed in place of it only for what a StreamingRunner was given a Sink for.
 
         Raises RequestCancelled when `stop()` was true at a step, else another RequestError.
         """
@@ -94,8 +118,16 @@ class Runner(Protocol):
 class StepwiseRunner(Runner, Protocol):
     """A runner that can be led step by step, and sketch what it is at."""
 
-    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> Sequence[Media | Streamed]:
         """As `execute_model`, with every step told to `on_state` from the calling thread.
 
         Where that says no, the rest of the denoising is skipped and `Media.stopped_at` says after which step.
         """
+
+
+@runtime_checkable
+class StreamingRunner(Runner, Protocol):
+    """A runner whose frames may leave before it is done."""
+
+    def stream_to(self, sink: Sink | None) -> None:
+        """Where the frames of the next `execute_model` may go; None: nowhere, its media are wanted whole."""

@@ -4,6 +4,7 @@ requests ──plan──> calls ──pipeline──> seam ──> media_of ─
                      └─ out of device memory: the ladder gives smaller ones, or the same with less memory in use
 """
 
+import contextlib
 import gc
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,12 +24,13 @@ from omni_cli.transport.messages import Loaded
 from omni_cli.worker.adapters import Adapters
 from omni_cli.worker.ahead import Ahead
 from omni_cli.worker.calls import Call, per_sample, placed, plan
+from omni_cli.worker.chunks import RequestStreams, Tap
 from omni_cli.worker.collect import LATENT, check_size, media_of, sample_rate_of, split
 from omni_cli.worker.loader import LoadedPipeline, identify, load
 from omni_cli.worker.memo import PromptMemo
 from omni_cli.worker.memory import Ladder, Notes
 from omni_cli.worker.preview import Previewer
-from omni_cli.worker.protocol import OnState, StepState
+from omni_cli.worker.protocol import OnState, Sink, StepState, Streamed
 from omni_cli.worker.seam import DEVICE, value_range
 from omni_cli.worker.steps import Steps
 
@@ -44,6 +46,8 @@ class DiffusersRunner:
         self._memo = PromptMemo(0)
         self._platform = Platform()
         self._inputs = Ahead()
+        self._tap: Tap | None = None
+        self._sink: Sink | None = None
 
     @property
     def _model(self) -> LoadedPipeline:
@@ -76,9 +80,14 @@ class DiffusersRunner:
         self._memo.install(loaded.pipeline)
         self._loaded, self._adapters = loaded, Adapters(loaded.pipeline, self._memo.forget)
         self._ladder = Ladder(loaded.pipeline, loaded.device, self._platform, model.tuning.offload != "none")
+        self._tap = Tap.on(loaded.pipeline)
         if engine.preview_every:
             self._previewer = Previewer(loaded, engine.preview_every, report)
         return loaded.facts
+
+    def stream_to(self, sink: Sink | None) -> None:
+        """Where the frames of the next `execute_model` may go."""
+        self._sink = sink
 
     def expect(self, requests: Sequence[PlannedRequest]) -> None:
         """Read the inputs of `requests` ahead."""
@@ -90,8 +99,8 @@ class DiffusersRunner:
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
-    ) -> list[Media]:
-        """One Media per request; see the protocol. What a pipeline raises becomes ForwardError.
+    ) -> Sequence[Media | Streamed]:
+        """One result per request; see the protocol. What a pipeline raises becomes ForwardError.
 
         Raises OutOfDeviceMemory where nothing that saves memory was enough.
         """
@@ -102,11 +111,13 @@ class DiffusersRunner:
 
         return self._execute(requests, on_state, stop)
 
-    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+    def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> Sequence[Media | Streamed]:
         """As `execute_model`, led by `on_state`; see the protocol."""
         return self._execute(requests, on_state, lambda: False)
 
-    def _execute(self, requests: Sequence[PlannedRequest], on_state: OnState, stop: Callable[[], bool]) -> list[Media]:
+    def _execute(
+        self, requests: Sequence[PlannedRequest], on_state: OnState, stop: Callable[[], bool]
+    ) -> Sequence[Media | Streamed]:
         """Every pipeline call of these requests, smaller or with less memory in use where it runs out."""
         ladder = self._memory
         planned = [
@@ -117,12 +128,15 @@ class DiffusersRunner:
         for call, request in planned:
             notes.add(call.owners, ladder.in_force(request, len(call.samples)))
         steps = Steps(len(calls), on_state, stop)
+        streams = self._streams(stop)
         medias: list[Media] = []
         owners: list[int] = []
         while calls:
             call, request = calls.popleft()
             steps.next_call()
-            made = self._try(call, request, steps)
+            if streams is not None:
+                streams.begin(call.owners, owners)
+            made = self._try(call, request, steps, streams)
             if isinstance(made, Media):
                 notes.add(call.owners, ladder.in_force(request, len(call.samples)))
                 medias.append(made)
@@ -133,23 +147,32 @@ class DiffusersRunner:
             steps.again(len(parts))
             calls.extendleft((part, request) for part in reversed(parts))
             notes.add(call.owners, [note])
-        local = split(medias, owners, len(requests))
+        local: Sequence[Media | Streamed] = (
+            split(medias, owners, len(requests)) if streams is None else streams.settle(medias, owners, len(requests))
+        )
         return [
             replace(media, notes=(*notes.of(index), *steps.notes), stopped_at=steps.stopped_at)
             for index, media in enumerate(local)
         ]
 
-    def _try(self, call: Call, request: GenerationRequest, steps: Steps) -> Media | str:
+    def _streams(self, stop: Callable[[], bool]) -> RequestStreams | None:
+        """Where frames may go as they are decoded; None if they are wanted whole, or come so."""
+        tap = self._tap
+        if self._sink is None or tap is None or self._model.card.output_type != DEVICE:
+            return None
+        return RequestStreams(self._sink, tap.seam.video_range, stop)
+
+    def _try(self, call: Call, request: GenerationRequest, steps: Steps, streams: RequestStreams | None) -> Media | str:
         """The media of one call, or, where device memory ran out, the reason; nothing of the call is then held any more."""
         try:
-            return self._run(call, request, steps)
+            return self._run(call, request, steps, streams)
         except (RuntimeError, MemoryError) as error:
             if not self._platform.is_out_of_memory(error):
                 raise
             return str(error)
 
-    def _run(self, call: Call, request: GenerationRequest, steps: Steps) -> Media:
-        """One invocation of the pipeline."""
+    def _run(self, call: Call, request: GenerationRequest, steps: Steps, streams: RequestStreams | None) -> Media:
+        """One invocation of the pipeline; where its frames went to `streams`, the media's data is a stand-in."""
         model, card = self._model, self._model.card
         if self._adapters is not None:
             self._adapters.use(request.lora or ())
@@ -159,13 +182,17 @@ class DiffusersRunner:
         for seam in model.seams:
             seam.forget()
         latent = request.format == LATENT
-        output = self._invoke(model.pipeline, keywords | {"output_type": LATENT if latent else card.output_type})
-        device_range = value_range(model.seams) if card.output_type == DEVICE and not latent else card.value_range
-        rate = card.sample_rate or sample_rate_of(model.pipeline)
-        media = media_of(output, card, device_range, len(call.samples), rate, latent)
-        frames = request.num_frames if set(NAMES["num_frames"]) & set(card.parameters) else None
-        check_size(media, request.height, request.width, frames)
-        return media
+        with contextlib.ExitStack() as stack:
+            catch = None
+            if streams is not None and self._tap is not None and self._tap.handed_on:
+                catch = stack.enter_context(self._tap.catching(streams.emit))
+            output = self._invoke(model.pipeline, keywords | {"output_type": LATENT if latent else card.output_type})
+            device_range = value_range(model.seams) if card.output_type == DEVICE and not latent else card.value_range
+            rate = card.sample_rate or sample_rate_of(model.pipeline)
+            media = media_of(output, card, device_range, len(call.samples), rate, latent)
+            frames = request.num_frames if set(NAMES["num_frames"]) & set(card.parameters) else None
+            check_size(media, request.height, request.width, frames)
+            return media if catch is None else replace(media, data=catch.settle(media.data, media.audio is None))
 
     def _invoke(self, pipeline: Any, keywords: dict[str, Any]) -> Any:
         """Call the pipeline. Our own errors and lack of memory pass, anything else becomes ForwardError with its cause."""
@@ -206,7 +233,7 @@ class DiffusersRunner:
 
     def _drop(self) -> None:
         self._memo.forget()
-        self._loaded = self._adapters = self._ladder = self._previewer = None
+        self._loaded = self._adapters = self._ladder = self._previewer = self._tap = None
         gc.collect()  # pipelines hold cycles: without this the device's memory waits for the collector's own time
 
 

@@ -58,9 +58,13 @@ class Seam:
         """`video` [B, C, T, H, W] itself for "device", the parent's answer otherwise."""
         if output_type != DEVICE:
             return super().postprocess_video(video, output_type, **kwargs)  # type: ignore[misc]
-        normalized = self.given_range is None and self.config.do_normalize  # type: ignore[attr-defined]
-        self.seen_ranges.add(self.given_range or (NORMALIZED if normalized else UNIT))
+        self.seen_ranges.add(self.video_range)
         return video
+
+    @property
+    def video_range(self) -> tuple[float, float]:
+        """Floats that mean black and white in the videos that `postprocess_video` hands out."""
+        return self.given_range or (NORMALIZED if self.config.do_normalize else UNIT)  # type: ignore[attr-defined]
 
 
 def _unit(picture: torch.Tensor, denormalize: bool) -> torch.Tensor:

@@ -30,9 +30,10 @@ from omni_cli.transport.messages import (
 )
 from omni_cli.transport.ring import Slot, SlotPool
 from omni_cli.worker.inbox import Inbox
-from omni_cli.worker.outbox import Buffer, Outbox, Sketch
+from omni_cli.worker.outbox import Outbox, Sketch
+from omni_cli.worker.parcels import Buffer
 from omni_cli.worker.progress import StepTeller
-from omni_cli.worker.protocol import OnState, Runner, StepState, StepwiseRunner
+from omni_cli.worker.protocol import OnState, Runner, StepState, StepwiseRunner, Streamed
 
 
 class Leader:
@@ -53,7 +54,7 @@ class Leader:
         self._pool = pool
         self._outbox = outbox
 
-    def lead(self, message: ExecuteModel | ExecuteStepwise, inbox: Inbox) -> list[Media]:
+    def lead(self, message: ExecuteModel | ExecuteStepwise, inbox: Inbox) -> Sequence[Media | Streamed]:
         """The media of the call. Raises RequestCancelled where the parent no longer wants it, else as the runner does."""
         rpc_id, requests = message.rpc_id, message.requests
         if isinstance(message, ExecuteStepwise):
@@ -71,7 +72,7 @@ class Leader:
 
         return self._stepwise(requests, on_state)
 
-    def _stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
+    def _stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> Sequence[Media | Streamed]:
         if not isinstance(self._runner, StepwiseRunner):
             raise UsageError(f"the runner {type(self._runner).__name__} has no execute_stepwise")
         return self._runner.execute_stepwise(requests, on_state)

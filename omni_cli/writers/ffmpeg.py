@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -20,7 +20,7 @@ from omni_cli.writers import gif
 from omni_cli.writers.codecs import ffmpeg_program
 from omni_cli.writers.finalize import Frames
 from omni_cli.writers.sound import bit_rate, coded_rate, layout_of, write_raw
-from omni_cli.writers.video import EncoderError, VideoJob, rgb_frames
+from omni_cli.writers.video import EncoderError, Put, VideoJob, rgb_frames
 
 QUIT_S = 5.0
 """How long a program that has closed its pipe may take to leave before it is killed."""
@@ -37,10 +37,17 @@ _PALETTE_OUT = ("-f", "rawvideo", "-pix_fmt", "bgra")
 
 
 def encode(frames: Frames, target: Path, job: VideoJob) -> None:
-    """A `video.VideoEncoder`."""
+    """See `video.VideoEncoder`."""
     if job.codec == "gif":
         _encode_gif(frames, target, job)
         return
+    with writing(target, job) as put:
+        put(frames)
+
+
+@contextlib.contextmanager
+def writing(target: Path, job: VideoJob) -> Iterator[Put]:
+    """See `video.VideoEncoder`."""
     with tempfile.TemporaryFile() as notes, tempfile.TemporaryFile() as sound:
         noted, kept = _note_input(notes, job.comment)
         heard = _sound_input(sound, job, 1 if job.comment is None else 2)
@@ -49,19 +56,23 @@ def encode(frames: Frames, target: Path, job: VideoJob) -> None:
         tag = ("-tag:v", "hvc1") if job.codec == "libx265" and job.muxer in ("mp4", "mov") else ()
         output = (*picture, *codec, *tag, *_muxer(job, target))
         arguments = (*_raw_input(job), *noted, *heard, *kept, *output)
-        _run(arguments, frames, job.patience, source=job.source, pass_fds=(notes.fileno(), sound.fileno()))
+        descriptors = (notes.fileno(), sound.fileno())
+        with _running(arguments, job.patience, source=job.source, pass_fds=descriptors) as put:
+            yield put
 
 
 def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
     """Two runs, as in `gif`: the palette, then the clip with it; a single run would keep every frame until the palette is made."""
     with tempfile.TemporaryFile() as palette:
         making = ("-vf", f"palettegen={gif.PALETTE_GEN}", "-frames:v", "1", *_PALETTE_OUT, "pipe:1")
-        _run((*_raw_input(job), *making), frames, job.patience, stdout=palette)
+        with _running((*_raw_input(job), *making), job.patience, stdout=palette) as put:
+            put(frames)
         palette.seek(0)
         side = str(gif.PALETTE_SIDE)
         colours = (*_PALETTE_OUT, "-video_size", f"{side}x{side}", "-i", f"pipe:{palette.fileno()}")
         use = ("-lavfi", f"[0:v][1:v]paletteuse={gif.PALETTE_USE}", "-c:v", job.codec, *_muxer(job, target))
-        _run((*_raw_input(job), *colours, *use), frames, job.patience, pass_fds=(palette.fileno(),))
+        with _running((*_raw_input(job), *colours, *use), job.patience, pass_fds=(palette.fileno(),)) as put:
+            put(frames)
     if job.comment is not None:
         gif.add_comment(target, job.comment)
 
@@ -113,16 +124,24 @@ def _sound_input(file: IO[bytes], job: VideoJob, number: int) -> tuple[str, ...]
     return (*raw, "-i", f"pipe:{file.fileno()}", *coded, *form)
 
 
-def _run(
+class _Broken(Exception):
+    """The program takes no more frames; the block that feeds it passes this on."""
+
+    def __init__(self, fed: Fed) -> None:
+        super().__init__(fed)
+        self.fed: Fed = fed
+
+
+@contextlib.contextmanager
+def _running(
     arguments: Sequence[str],
-    frames: Frames,
     patience: float,
     *,
     source: str = "rgb24",
     stdout: IO[bytes] | None = None,
     pass_fds: tuple[int, ...] = (),
-) -> None:
-    """Run the program on `frames`. EncoderError with its exit and last words, OSError if it cannot be started."""
+) -> Iterator[Put]:
+    """Run the program while the block feeds it frames. EncoderError with its exit and last words, OSError if it cannot be started."""
     command = [
         ffmpeg_program(),
         "-y",
@@ -145,7 +164,12 @@ def _run(
             start_new_session=True,
         )
         try:
-            fed = _feed(process, frames, source, patience)
+            fed: Fed = "whole"
+            try:
+                yield lambda frames: _feed(process, frames, source, patience)
+                _close_input(process)
+            except _Broken as broken:
+                fed = broken.fed
             code = _exit_code(process, {"whole": patience, "closed": QUIT_S, "stalled": 0.0}[fed])
         finally:
             _end(process)
@@ -153,23 +177,29 @@ def _run(
             raise EncoderError(_last_words(command[0], fed, code, patience, stderr))
 
 
-def _feed(process: "subprocess.Popen[bytes]", frames: Frames, source: str, patience: float) -> Fed:
-    """Write every frame and close the pipe, unless the program closes it first or takes nothing for `patience` seconds."""
+def _feed(process: "subprocess.Popen[bytes]", frames: Frames, source: str, patience: float) -> None:
+    """Write every frame. _Broken if the program closes its input first, or takes nothing for `patience` seconds."""
+    assert process.stdin is not None
+    pipe, room = process.stdin, select.poll()
+    os.set_blocking(pipe.fileno(), False)
+    room.register(pipe, select.POLLOUT)
+    try:
+        for frame in rgb_frames(frames, source):
+            rest = frame.data.cast("B")
+            while rest:
+                if not room.poll(patience * 1000):
+                    raise _Broken("stalled")
+                rest = rest[pipe.write(rest) or 0 :]
+    except BrokenPipeError:
+        raise _Broken("closed") from None
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     try:
-        with process.stdin as pipe:
-            os.set_blocking(pipe.fileno(), False)
-            room = select.poll()
-            room.register(pipe, select.POLLOUT)
-            for frame in rgb_frames(frames, source):
-                rest = frame.data.cast("B")
-                while rest:
-                    if not room.poll(patience * 1000):
-                        return "stalled"
-                    rest = rest[pipe.write(rest) or 0 :]
+        process.stdin.close()
     except BrokenPipeError:
-        return "closed"
-    return "whole"
+        raise _Broken("closed") from None
 
 
 def _exit_code(process: "subprocess.Popen[bytes]", timeout: float) -> int | None:
@@ -182,6 +212,9 @@ def _exit_code(process: "subprocess.Popen[bytes]", timeout: float) -> int | None
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """Leave nothing of the program running: it, and what a wrapper around it started, are one process group."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -83,6 +83,9 @@ FORMATS: tuple[Format, ...] = (
     Format(LATENT, ".safetensors", _IMAGE | _VIDEO | _AUDIO, _ALL, sound="numpy"),
 )
 
+FRAME_STREAMS = frozenset(form.name for form in FORMATS if form.codecs and form.name != "gif")
+"""Formats whose encoders take frame after frame; a GIF's palette and an array's shape need all of them first."""
+
 _BY_NAME = {form.name: form for form in FORMATS} | {"jpg": FORMATS[1]}
 _DEFAULTS = {Kind.IMAGE: "png", Kind.VIDEO: "mp4", Kind.AUDIO: "wav"}
 

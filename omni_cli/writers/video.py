@@ -7,7 +7,8 @@ Depth: a layout of more than 8 bits is fed 16 bits of a level, from the floats w
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -77,11 +78,21 @@ class VideoJob:
     sound_codec: str | None = None
 
 
+Put = Callable[[Frames], None]
+"""Encodes the next frames of a clip. EncoderError with the encoder's reason, or OSError."""
+
+
 class VideoEncoder(Protocol):
     """The seam between a plan and the library or program that carries it out."""
 
-    def __call__(self, frames: Frames, target: Path, job: VideoJob) -> None:
+    def encode(self, frames: Frames, target: Path, job: VideoJob) -> None:
         """Write `frames` to the existing file `target`. EncoderError with the encoder's reason, or OSError."""
+
+    def writing(self, target: Path, job: VideoJob) -> AbstractContextManager[Put]:
+        """The same frame by frame, for the formats of `formats.FRAME_STREAMS`: the file is whole when the block has ended.
+
+        One thread at a time, whichever. After an error in the block, the file is worth nothing.
+        """
 
 
 def plan_video(frames: Frames, form: Format, fps: float, options: OutputConfig, metadata: Metadata | None) -> VideoJob:

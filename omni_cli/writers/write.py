@@ -24,7 +24,7 @@ from omni_cli.writers.metadata import Metadata
 from omni_cli.writers.place import Pending, PendingFolder, Placed, placing, placing_folder
 from omni_cli.writers.video import EncoderError, VideoEncoder, plan_video
 
-_VIDEO_ENCODERS: dict[str, VideoEncoder] = {"pyav": pyav.encode, "ffmpeg": ffmpeg.encode}
+VIDEO_ENCODERS: dict[str, VideoEncoder] = {"pyav": pyav, "ffmpeg": ffmpeg}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def write_output(
     the name, and what was there stays. The output folder must exist: one that has gone is not made again.
     """
     started = time.monotonic()
-    root = _root_of(path, name)
-    with _explained(name, root):
+    root = root_of(path, name)
+    with write_errors(name, root):
         form = resolve_format(format)
         rate = _rate(sample, form, fps)
-        _check_holds(form, sample, rate)
+        check_holds(form, sample, rate)
         encode = _Encoding(sample, form, rate, options, metadata)
         if form.is_folder:
             with placing_folder(root, name) as whole:
@@ -82,7 +82,7 @@ def write_output(
 
 
 @contextmanager
-def _explained(name: str, root: Path) -> Iterator[None]:
+def write_errors(name: str, root: Path) -> Iterator[None]:
     """Whatever an encoder or the system raises becomes a WriteError about the file `name`."""
     try:
         yield
@@ -123,7 +123,7 @@ def _left_out(sample: Sample, form: Format) -> tuple[str, ...]:
     return (f"the sound is left out: format {form.name} has no place for it",) if silent else ()
 
 
-def _root_of(path: Path, name: str) -> Path:
+def root_of(path: Path, name: str) -> Path:
     """The output folder: `path` without `name`. WriteError if that leaves none, as with an absolute name."""
     parts = PurePosixPath(name).parts
     if not parts or PurePosixPath(name).is_absolute() or path.parts[-len(parts) :] != parts:
@@ -131,7 +131,7 @@ def _root_of(path: Path, name: str) -> Path:
     return Path(*path.parts[: -len(parts)])
 
 
-def _check_holds(form: Format, sample: Sample, fps: float | None) -> None:
+def check_holds(form: Format, sample: Sample, fps: float | None) -> None:
     """Raise UsageError unless `form` can hold `sample` unchanged: its kind, number of frames, colours, size and rate."""
     if isinstance(sample, Latent) or form.name == LATENT:
         if not isinstance(sample, Latent) or form.name != LATENT:
@@ -192,7 +192,7 @@ class _Encoding:
             assert isinstance(sample, Frames)
             assert self.fps is not None
             job = plan_video(sample, form, self.fps, self.options, self.metadata)
-            _VIDEO_ENCODERS[encoder](sample, pending.temporary, job)
+            VIDEO_ENCODERS[encoder].encode(sample, pending.temporary, job)
             return
         self._write(pending)
 

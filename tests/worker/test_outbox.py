@@ -17,8 +17,9 @@ from omni_cli.platforms.cpu import CpuPlatform
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.ring import SlotPool, SlotViews
-from omni_cli.worker.outbox import Outbox, Output, Sketch
+from omni_cli.worker.outbox import Outbox, Sketch
 from omni_cli.worker.packing import Packer
+from omni_cli.worker.parcels import Output
 
 PATIENCE_S = 30.0
 SIDE = 700

@@ -130,7 +130,7 @@ def test_the_output_thread_is_there_in_step_mode_and_not_in_pure_step_mode(async
 
 
 def test_large_latents_travel_in_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omni_cli.worker.outbox.INLINE_BYTES", 8)
+    monkeypatch.setattr("omni_cli.worker.parcels.INLINE_BYTES", 8)
     parent = stepping()
     rpc_id = call(parent, latents=True, height=4, width=4)
     for number in (1, 2, 3, 4):

@@ -47,6 +47,14 @@ Stream = Annotated[
 PreviewEvery = Annotated[
     int, typer.Option(min=0, metavar="K", help="A preview after every K-th step; 0: none.", rich_help_panel=_PANEL)
 ]
+ChunkedDecode = Annotated[
+    bool,
+    typer.Option(
+        "--chunked-decode/--no-chunked-decode",
+        help="Frames of a video leave as they are decoded, where VAE and format allow it.",
+        rich_help_panel=_PANEL,
+    ),
+]
 BatchSize = Annotated[
     str,
     typer.Option(metavar="N|auto", help="Outputs per pipeline call, where the pipeline can.", rich_help_panel=_PANEL),

@@ -1,0 +1,101 @@
+"""A file that grows with its frames is the file that all of them at once make, or it is not there."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from omni_cli.config import OutputConfig
+from omni_cli.errors import StorageFault, WriteError
+from omni_cli.writers import ClipWriter, Frames, Metadata, check_room, write_output
+from tests.disks import fill, small_disk
+
+
+def writer(root: Path, form: str = "mp4", encoder: str = "pyav", **more: object) -> ClipWriter:
+    options = OutputConfig(encoder=encoder)  # type: ignore[arg-type]
+    return ClipWriter(root / f"x.{form}", name=f"x.{form}", format=form, fps=8.0, options=options, **more)  # type: ignore[arg-type]
+
+
+def cut(frames: Frames, *lengths: int) -> list[Frames]:
+    parts, start = [], 0
+    for length in lengths:
+        parts.append(replace(frames, array=frames.array[start : start + length]))
+        start += length
+    return parts
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+@pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
+@pytest.mark.parametrize("form", ["mp4", "webm"])
+def test_pieces_make_the_same_file_as_the_whole(
+    clip: Callable[..., Frames], tmp_path: Path, metadata: Callable[..., Metadata], form: str, encoder: str
+) -> None:
+    frames, options = clip(66, 35, 9), OutputConfig(encoder=encoder)  # type: ignore[arg-type]
+    about = metadata()
+    whole = write_output(
+        frames, tmp_path / f"w.{form}", name=f"w.{form}", format=form, fps=8.0, options=options, metadata=about
+    )
+    growing = writer(tmp_path, form, encoder, metadata=about)
+    for part in cut(frames, 1, 4, 4):
+        growing.write(part)
+        assert f"x.{form}" not in names(tmp_path)
+    written = growing.finish()
+    assert (tmp_path / f"x.{form}").read_bytes() == (tmp_path / f"w.{form}").read_bytes()
+    assert written.file == structs.replace(whole.file, path=f"x.{form}")
+    assert written.encode.seconds > 0
+    assert written.encode.end == written.write.start <= written.write.end
+    growing.discard()
+    assert names(tmp_path) == [f"w.{form}", f"x.{form}"]
+
+
+@pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
+def test_what_is_given_up_leaves_nothing_and_no_program(
+    clip: Callable[..., Frames], tmp_path: Path, encoder: str
+) -> None:
+    growing = writer(tmp_path, encoder=encoder)
+    growing.discard()
+    growing.write(clip())
+    assert [name.endswith(".omni-tmp") for name in names(tmp_path)] == [True]
+    growing.discard()
+    growing.discard()
+    assert names(tmp_path) == []
+
+
+def test_frames_of_another_size_end_the_file(clip: Callable[..., Frames], tmp_path: Path) -> None:
+    growing = writer(tmp_path)
+    growing.write(clip(64, 64))
+    with pytest.raises(WriteError, match=r"'x.mp4' was not written: its frames change their size"):
+        growing.write(clip(32, 64))
+    assert names(tmp_path) == []
+
+
+def test_what_the_format_cannot_hold_is_said_at_the_first_frames(clip: Callable[..., Frames], tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match="no transparency"):
+        writer(tmp_path).write(clip(channels=4))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
+def test_a_disk_that_is_full_between_two_pieces_is_the_disks_fault(
+    clip: Callable[..., Frames], tmp_path: Path, encoder: str
+) -> None:
+    with small_disk(tmp_path / "disk") as root:
+        growing = writer(root, encoder=encoder)
+        growing.write(clip(64, 64, 1))
+        ballast = fill(root)
+        with pytest.raises(StorageFault, match=r"'x\.mp4' was not written: No space left"):  # noqa: PT012
+            for _ in range(2000):
+                growing.write(clip(64, 64, 20))
+            growing.finish()
+        growing.discard()
+        assert names(root) == [ballast.name]
+        with pytest.raises(StorageFault, match="No space left"):
+            check_room(root, "x.mp4", 100_000)
+        ballast.unlink()
+        check_room(root, "x.mp4", 100_000)
+        assert names(root) == []
