@@ -43,7 +43,7 @@ class Fingerprinter:
         }
 
     def fingerprint(self, request: GenerationRequest, seeds: Sequence[int]) -> str:
-        """SHA-256 in hex for the resolved `request`. Raises OSError if an input cannot be read."""
+        """SHA-256 in hex for the resolved `request`; of an input that cannot be read, only that. Such a request cannot be done."""
         facts = {
             "run": self._run,
             "request": self._without_names(request),
@@ -61,7 +61,12 @@ class Fingerprinter:
 
     def _content(self, path: str) -> str:
         """The hash of what `path` holds; what is not an absolute path names something on a hub and stands for itself."""
-        return f"sha256:{self._contents.digest(path)}" if Path(path).is_absolute() else path
+        if not Path(path).is_absolute():
+            return path
+        try:
+            return f"sha256:{self._contents.digest(path)}"
+        except OSError:
+            return "unreadable"
 
 
 def _shaping(tuning: Tuning) -> dict[str, Tuning]:

@@ -90,8 +90,8 @@ class Planner:
     def plan(self, located: Located) -> PlannedRequest:
         """The plan of a request that `check` found no problem with.
 
-        Raises PromptFileError if an input has become unreadable since, or the request was not checked and has a bad name or
-        model.
+        An input that has become unreadable since is the worker's to tell: it fails that request, and not the run. Raises
+        PromptFileError if the request was not checked and has a bad name or model.
         """
         key = self._models.key(located.request.model)
         try:
@@ -114,9 +114,6 @@ class Planner:
             raise PromptFileError([self._models.problem(key, located, error)]) from error
         except Misnamed as error:
             raise PromptFileError([located.problem(error.field, error.message, error.allowed)]) from error
-        except OSError as error:
-            message = f"an input cannot be read: {quoted(str(error.filename))}: {error.strerror}"
-            raise PromptFileError([located.problem("", message)]) from error
 
     def check_all(self, rows: Iterable[Located | Problem]) -> int:
         """Check every row up to the limit; the number of requests that fall to this run's shard.

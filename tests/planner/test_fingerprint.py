@@ -109,13 +109,21 @@ def test_quality_counts_for_lossy_pictures_only(of):
     assert of(low, num_frames=1, format="png") == of(num_frames=1, format="png")
 
 
-@pytest.mark.parametrize("field", ["image", "last_image", "mask", "video", "lora"])
+@pytest.mark.parametrize(
+    "field", ["image", "last_image", "mask", "video", "prompt_embeds", "latents", "lora", "extra", "list"]
+)
 def test_inputs_count_by_content_and_not_by_name(of, tmp_path, field):
     for name, data in (("a", b"one"), ("b", b"one"), ("c", b"two")):
         (tmp_path / f"{name}.bin").write_bytes(data)
 
     def reading(name):
-        return of(**{field: [Adapter(path=f"{name}.bin")] if field == "lora" else f"{name}.bin"})
+        path = f"{name}.bin"
+        special = {
+            "lora": {"lora": [Adapter(path=path)]},
+            "extra": {"extra": {"control_image": {"image": path}, "references": [{"mask": path}]}},
+            "list": {"image": [path, path]},
+        }
+        return of(**special.get(field, {field: path}))
 
     assert reading("a") == reading("b")
     assert len({of(), reading("a"), reading("c")}) == 3
@@ -136,3 +144,11 @@ def test_the_file_that_makes_frames_between_counts_where_it_is_used(of, tmp_path
         assert of(engine) == of()
         assert of(engine, interpolate=1) == of()
     assert len(seen | {of(interpolate=2)}) == 3
+
+
+def test_a_folder_of_frames_counts_by_all_that_is_in_it(of, tmp_path):
+    (tmp_path / "frames").mkdir()
+    (tmp_path / "frames" / "1.png").write_bytes(b"one")
+    before = of(video="frames")
+    (tmp_path / "frames" / "2.png").write_bytes(b"two")
+    assert of(video="frames") != before

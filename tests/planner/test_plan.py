@@ -118,14 +118,14 @@ def test_a_selection_that_selects_nothing_is_refused(planner, config):
         planner(**config)
 
 
-def test_an_input_that_went_away_after_checking_is_a_located_error(planner, ask, tmp_path):
+def test_an_input_that_went_away_after_checking_is_its_requests_own_fault_and_not_the_runs(planner, ask, tmp_path):
     Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
     one = planner()
-    row = ask(image="a.png")
-    assert [problem.field for problem in one.check(row)] == ["image"]
+    whole = one.plan(ask(image="a.png"))
     (tmp_path / "a.png").unlink()
-    with pytest.raises(PromptFileError, match="input cannot be read"):
-        one.plan(row)
+    planned = one.plan(ask(image="a.png"))
+    assert planned.request == whole.request
+    assert planned.fingerprint != whole.fingerprint
 
 
 def test_real_prompt_files_are_pointed_into(planner, tmp_path):

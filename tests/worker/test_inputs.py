@@ -1,11 +1,13 @@
 """Input files: upright RGB of 8 bits, and errors that name the field and the file."""
 
+import subprocess
 import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import imageio_ffmpeg
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def read(path: Path | str, kind: str = "image", frames: int | None = None, field
     return read_input(InputFile(field, str(path), InputKind(kind)), frames)
 
 
-def encode(path: Path, levels: tuple[int, ...] = (10, 120, 250), codec: str = "ffv1", turned: int = 0) -> None:
+def encode(path: Path, levels: tuple[int, ...] = (10, 120, 250), codec: str = "ffv1") -> None:
     """A clip of 16x8 frames, each of one grey."""
     with av.open(str(path), "w") as container:
         stream: Any = container.add_stream(codec, rate=Fraction(8))
@@ -97,6 +99,23 @@ def test_a_clip_is_all_its_frames_in_order_or_the_first_of_them(tmp_path: Path) 
     assert len(read(tmp_path / "in.mkv", "video", frames=2)) == 2
     masks = read(tmp_path / "in.mkv", "mask", frames=2)
     assert [(mask.mode, mask.getpixel((3, 3))) for mask in masks] == [("L", 10), ("L", 120)]
+
+
+@pytest.mark.parametrize(("turned", "size"), [(90, (8, 16)), (180, (16, 8)), (270, (8, 16))])
+def test_a_clip_that_was_filmed_turned_stands_upright(turned: int, size: tuple[int, int], tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "in.mp4"), "w") as container:
+        stream: Any = container.add_stream("mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 16, 8, "yuv420p"
+        levels = np.repeat(np.array([[[250] * 8 + [10] * 8]], np.uint8).reshape(1, 16), 8, axis=0)
+        frame = av.VideoFrame.from_ndarray(np.repeat(levels[..., None], 3, axis=2), "rgb24")
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    marked = tmp_path / "turned.mp4"
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-display_rotation", str(turned)]
+    subprocess.run([*ffmpeg, "-i", tmp_path / "in.mp4", "-c", "copy", marked], check=True)
+    subprocess.run([*ffmpeg[:3], "-i", marked, tmp_path / "upright.png"], check=True)
+    (picture,) = read(marked, "video")
+    assert picture.size == size
+    assert picture.tobytes() == Image.open(tmp_path / "upright.png").convert("RGB").tobytes()
 
 
 def test_an_animation_and_a_folder_of_frames_are_clips(tmp_path: Path) -> None:
