@@ -14,6 +14,7 @@ from PIL import Image
 from omni_cli.config import ModelConfig, OutputConfig, RunConfig
 from omni_cli.media import Kind, Media
 from omni_cli.planner import Planner
+from omni_cli.planner.models import Facts, Models
 from omni_cli.prompts import read
 from omni_cli.request import PlannedRequest
 from omni_cli.worker.runner import DiffusersRunner
@@ -76,7 +77,8 @@ def _planned(case: Case, runner: DiffusersRunner, model: Path, folder: Path) -> 
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     facts = runner._model.facts
     config = RunConfig(model=ModelConfig(model=str(model)), output=OutputConfig(output_dir=str(folder / "out")))
-    planner = Planner(config, facts.card, facts.info, facts.versions, base=folder)
+    models = Models(config.model, folder, lambda _: Facts(facts.card, facts.info, facts.versions))
+    planner = Planner(config, models, folder)
     planner.check_all(read(str(path)))
     return list(planner.plan_all(read(str(path))))
 
