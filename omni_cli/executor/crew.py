@@ -57,8 +57,7 @@ class Crew:
         with self.lock:
             self.model = model
             for link in self.links:
-                if not link.buried:
-                    self._send_load(link, model)
+                self._send_load(link, model)  # one that is gone does not hear it: its heir is told
 
     @property
     def has_model(self) -> bool:
@@ -100,7 +99,7 @@ class Crew:
         """Give back what a worker held: how it ended and the end of its log; None if that was asked for."""
         link.process.end(REAP_S)
         with self.lock:
-            link.ready, link.buried = False, True
+            link.ready = False
             ending = f"{link.name} {link.verdict or link.process.ending()}"
             tail = link.process.log_tail()
             link.views.close()

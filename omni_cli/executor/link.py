@@ -30,7 +30,7 @@ class Link:
     back to it; any thread may take entries out.
     `started_at` is when it began with what it does first: its own start, or the loading of another model (monotonic clock).
     `load_rpc` is the id of its last LoadModel, `model` what that named, `ready` says that it is loaded. `verdict` is why the
-    parent killed it, if it did; `buried` that it is gone.
+    parent killed it, if it did.
     """
 
     index: int
@@ -43,7 +43,6 @@ class Link:
     verdict: str | None = None
     heard_at: float = field(default_factory=time.monotonic)
     held: dict[int, Held] = field(default_factory=dict)
-    buried: bool = False
 
     def condemn(self, verdict: str) -> None:
         """Kill the process; the pump hears of its end by itself. The first verdict stands."""

@@ -105,3 +105,12 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
         list(gen.generate(["a", "b"]))
     assert {thread.name for thread in threading.enumerate()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000.png", "00001.png", "manifest.jsonl"]
+
+
+def test_requests_name_their_model_and_rows_say_which_it_was(tmp_path: Path) -> None:
+    inline = RunConfig(engine=EngineConfig(executor="inline", runner="omni_cli.worker.null:NullRunner"))
+    with OmniGen(output_dir=str(tmp_path), config=inline) as gen:
+        results = list(gen.generate(["a", {"prompt": "b", "model": "owner/b"}, "c"]))
+    assert [(result.id, result.model.id) for result in results] == [
+        ("00000", "demo"), ("00002", "demo"), ("00001", "owner/b"),
+    ]  # fmt: skip
