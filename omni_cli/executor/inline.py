@@ -86,8 +86,8 @@ class InlineExecutor:
         model = msgspec.structs.replace(model, device=device)
         future: Future[Loaded] = Future()
         try:
-            between = Interpolator.load(self._engine.interpolator, device)
-            self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine), between)
+            self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine))
+            self._packer.fill_with(Interpolator.load(self._engine.interpolator, device))
             loaded = self._runner.load(model, self._engine, self._on_loading)
         except Exception as error:  # boundary: whatever a loader raises ends the run
             future.set_exception(as_load_error(error))

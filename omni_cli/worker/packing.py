@@ -45,17 +45,20 @@ class Packer:
         platform: Platform,
         transport: VideoOutputTransport,
         validity: Validity = STRICT,
-        between: Interpolator | None = None,
     ) -> None:
         """`transport` is the policy: uint8 frames, or the normalized floats as they are. `validity`: which are refused.
 
-        `between` makes the frames that a video is to be given; None blends.
+        Frames that a video is to be given are blended, until `fill_with`.
         """
         self._platform = platform
         self._transport = transport
         self._validity = validity
-        self._between = between or Interpolator()
+        self._between = Interpolator()
         self._warned = False
+
+    def fill_with(self, between: Interpolator) -> None:
+        """Make the frames between with `between` from now on; nothing may be on its way."""
+        self._between = between
 
     def pack(self, media: Media, after: Any | None, allocate: Allocate) -> Packed:
         """Write `media` into a buffer from `allocate`, behind the device event `after`; finished when it returns.

@@ -86,9 +86,8 @@ class Worker:
             lambda memory: pin(self._platform, memory),
             lambda memory: unpin(self._platform, memory),
         )
-        between = Interpolator.load(engine.interpolator, self._device)
-        packer = Packer(self._platform, engine.transport, Validity.of(engine), between)
-        self._outbox = Outbox(channel, self._pool, packer, self._platform, engine.max_inflight_bytes)
+        self._packer = Packer(self._platform, engine.transport, Validity.of(engine))
+        self._outbox = Outbox(channel, self._pool, self._packer, self._platform, engine.max_inflight_bytes)
         self._runner: Runner = make_runner(engine)
         self._leader = Leader(self._runner, engine, self._platform, channel, self._pool, self._outbox)
         self._inbox = Inbox(channel, self._pool, on_parent_gone, expect=self._runner.expect)
@@ -125,6 +124,7 @@ class Worker:
         try:
             if not self._outbox.drain(self._engine.drain_timeout):
                 raise EngineError(f"{self._not_drained()} the model before was not released")
+            self._packer.fill_with(Interpolator.load(message.engine.interpolator, self._device))
             loaded = self._runner.load(
                 model,
                 message.engine,

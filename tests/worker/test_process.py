@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -249,6 +250,16 @@ def test_a_device_that_is_not_there_is_a_setting_that_cannot_be_used() -> None:
     assert answer.error.message.startswith("--device cpu:9: no such device here; there are: ")
     parent.leave()
     assert parent.raised == []
+
+
+def test_an_interpolator_that_cannot_be_loaded_is_the_answer_to_loading(tmp_path: Path) -> None:
+    (tmp_path / "x.pt").write_bytes(b"no module")
+    parent = Parent(ModelConfig(device="cpu"), EngineConfig(runner=RUNNER, interpolator=str(tmp_path / "x.pt")))
+    result = parent.next(m.RpcResult, skip=True)
+    assert result.error is not None
+    assert "x.pt' is no TorchScript file that can be loaded" in result.error.message
+    parent.send(m.Shutdown())
+    parent.leave()
 
 
 def test_the_first_message_must_be_the_model() -> None:
