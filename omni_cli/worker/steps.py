@@ -16,13 +16,20 @@ Sketcher = Callable[[int, int, Any | None, Any | None], tuple[tuple[Picture, ...
 
 
 class Steps:
-    """Counts the steps of `calls` pipeline calls as one run of steps."""
+    """Counts the steps of `calls` pipeline calls as one run of steps.
+
+    A call may go through its steps several times, once for each chunk of a clip: how often shows only as it does, so the total
+    grows, and the count never goes back.
+    """
 
     def __init__(self, calls: int, on_state: OnState, stop: Callable[[], bool]) -> None:
         self._calls = calls
         self._on_state = on_state
         self._stop = stop
         self._call = 0
+        self._finished = 0  # steps of the calls before this one
+        self._rounds = 0  # steps of this call's rounds before the present one
+        self._step, self._of = 0, 0  # the present round's
         self._sketcher: Sketcher | None = None
         self._last: int | None = None
         self._can_stop = True
@@ -32,10 +39,13 @@ class Steps:
         """Begin the next call; RequestCancelled if it is no longer wanted."""
         if self._stop():
             raise RequestCancelled("cancelled before its forward pass began")
+        self._finished += self._rounds + self._of
+        self._rounds = self._step = self._of = 0
         self._call += 1
 
     def again(self, parts: int) -> None:
         """The call that was begun has come to nothing; it will be done in `parts` calls."""
+        self._rounds = self._step = self._of = 0
         self._call -= 1
         self._calls += parts - 1
 
@@ -63,7 +73,11 @@ class Steps:
         """
         total = max(total, step)
         pictures, fault = self._sketcher(step, total, sigma, latents) if self._sketcher is not None else ((), None)
-        whole = (self._call - 1) * total + step, self._calls * total
+        if step <= self._step:
+            self._rounds += self._of
+        self._step, self._of = step, total
+        left = (self._calls - self._call + 1) * (self._rounds + total)
+        whole = self._finished + self._rounds + step, self._finished + left
         go_on = self._on_state(StepState(*whole, timestep, sigma, latents, pictures, fault))
         if self._stop():
             raise RequestCancelled(f"cancelled at step {step} of {total}")
