@@ -16,8 +16,9 @@ class Case:
     """A tiny model and the fields of a request for it; `image` and the like name files of the inputs folder.
 
     `file` is the suffix of the file that the plan names. `fps` is what the class's own example writes its clips with, the rate of
-    the input clip where there is one, None for what has no rate. `black`: the safety checker is made to fire. `of` says in a word or two which model of the class it is. `plain` are keywords that diffusers is given
-    beside the fields because it would change the size otherwise, `names` its own names for fields where they differ.
+    the input clip where there is one, None for what has no rate. `black`: the safety checker is made to fire. `track`: a clip has
+    sound. `of` says in a word or two which model of the class it is. `plain` are keywords that diffusers is given beside the
+    fields because it would change the size otherwise, `names` its own names for fields where they differ.
     """
 
     model: str
@@ -27,6 +28,7 @@ class Case:
     of: str = ""
     prompt: bool = True
     black: bool = False
+    track: bool = False
     plain: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
@@ -87,11 +89,11 @@ CASES = (
     _clip("hunyuan_video_15", 24, CLIP),
     _clip("ltx", 25, WIDE | {"num_frames": 9}),
     _clip("ltx_i2v", 25, WIDE | {"num_frames": 9, "image": "picture.png"}),
-    _clip("ltx_2", 24, WIDE | {"num_frames": 9}, of="with sound"),
+    _clip("ltx_2", 24, WIDE | {"num_frames": 9}, track=True),
     _clip("cogvideox", 8, SMALL | {"num_frames": 9}),
     _clip("mochi", 30, SMALL | {"num_frames": 7}),
     _clip("sana_video", 16, WIDE | {"num_frames": 5}, plain=UNBINNED, names={"num_frames": "frames"}),
     _clip("animatediff", 8, SMALL | {"num_frames": 4}),
     _clip("stable_video_diffusion", 7, WIDE | {"num_frames": 3, "image": "picture.png"}, prompt=False),
-    # Case("stable_audio", {"num_inference_steps": 2, "extra": {"audio_end_in_s": 0.25}}, ".wav"),
+    Case("stable_audio", {"num_inference_steps": 2, "extra": {"audio_end_in_s": 0.25}}, ".wav"),
 )

@@ -31,7 +31,7 @@ class Outcome:
     """What was seen of one case. `alone` and `together` are the largest difference: in levels of 255, in sound samples for audio.
 
     `alone` compares with plain diffusers, `together` samples of one call with the same made one by one; None where the card
-    says that samples do not share a call. `steps` are the (step, total) that were told.
+    says that samples do not share a call. `track` is as `alone`, for the sound beside a clip. `steps` are the (step, total) that were told.
     """
 
     pipeline: str
@@ -40,6 +40,7 @@ class Outcome:
     fps: float | None
     alone: float
     together: float | None
+    track: float | None
     contrast: float
     steps: tuple[tuple[int, int], ...]
 
@@ -50,7 +51,8 @@ def measure(case: Case, model: Path, folder: Path) -> Outcome:
     first, second = _planned(case, runner, model, folder)
     steps: list[tuple[int, int]] = []
     media = runner.execute_model([first], lambda *step: steps.append(step), lambda: False)[0]
-    ours, theirs = values(media), _by_diffusers(case, plain(model), folder)
+    output = _by_diffusers(case, plain(model), folder)
+    ours, theirs = values(media), _array(output)
     return Outcome(
         pipeline=type(runner._model.pipeline).__name__,
         kind=media.spec.kind,
@@ -58,6 +60,7 @@ def measure(case: Case, model: Path, folder: Path) -> Outcome:
         fps=first.request.fps,
         alone=_difference(ours, theirs),
         together=_together(runner, [first, second], media) if runner._model.card.batchable else None,
+        track=None if media.audio is None else _difference(values(media.audio), np.asarray(output.audio)),
         contrast=float(theirs.astype(np.float64).std()),
         steps=tuple(steps),
     )
@@ -83,15 +86,19 @@ def _planned(case: Case, runner: DiffusersRunner, model: Path, folder: Path) -> 
     return list(planner.plan_all(read(str(path))))
 
 
-def _by_diffusers(case: Case, pipeline: Any, folder: Path) -> Array:
-    """What the pipeline's own `__call__` gives for the same fields, quantized by rounding."""
+def _by_diffusers(case: Case, pipeline: Any, folder: Path) -> Any:
+    """What the pipeline's own `__call__` gives for the same fields."""
     readers: dict[str, Callable[[Path], Any]] = {"image": _rgb, "last_image": _rgb, "mask": _grey, "video": _frames}
     keywords: dict[str, Any] = {"prompt": PROMPT} if case.prompt else {}
     for name, value in case.fields.items():
         read_file = readers.get(name)
         keywords[case.names.get(name, name)] = value if read_file is None else read_file(folder / value)
     keywords |= keywords.pop("extra", {}) | case.plain
-    output = pipeline(**keywords, generator=torch.Generator("cpu").manual_seed(5), output_type="np")
+    return pipeline(**keywords, generator=torch.Generator("cpu").manual_seed(5), output_type="np")
+
+
+def _array(output: Any) -> Array:
+    """Pictures or frames quantized by rounding, sound as it is."""
     if hasattr(output, "audios"):
         return np.asarray(output.audios)
     floats = np.asarray(output.frames if hasattr(output, "frames") else output.images)

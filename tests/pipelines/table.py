@@ -22,7 +22,8 @@ _MAKES = {Kind.IMAGE: "image", Kind.AUDIO: "sound"}
 
 def row(case: Case, outcome: Outcome) -> str:
     """The case's line of the table."""
-    makes = _MAKES.get(outcome.kind) or f"clip, {outcome.fps:g} fps"
+    clip = "clip" if outcome.track is None else "clip with sound"
+    makes = _MAKES.get(outcome.kind) or f"{clip}, {outcome.fps:g} fps"
     batch = "one by one" if outcome.together is None else f"as alone, {_within(max(1.0, outcome.together))}"
     cells = (f"`{outcome.pipeline}`", case.of, makes, _alone(outcome), batch)
     return f"| {' | '.join(cells)} |"

@@ -25,6 +25,7 @@ LEAST_CONTRAST = {Kind.IMAGE: 15, Kind.VIDEO: 15, Kind.AUDIO: 1e-4}
 def test_a_pipeline_gives_the_bytes_of_diffusers(case: Case, tiny_model: Callable[[str], Path], inputs: Path) -> None:
     outcome = measure(case, tiny_model(case.model), inputs)
     assert outcome.alone == 0
+    assert outcome.track == (0 if case.track else None)
     assert outcome.together is None or outcome.together <= 1
     assert (outcome.file, outcome.fps) == (case.file, case.fps)
     assert outcome.contrast == 0 if case.black else outcome.contrast > LEAST_CONTRAST[outcome.kind]
