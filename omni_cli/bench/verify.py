@@ -1,13 +1,17 @@
-"""The claim that makes the times comparable: every arm made the same pictures. Decides what must be equal to what."""
+"""The claim that makes the times comparable: every arm made the same pictures. Decides what must be equal to what.
+
+Lossless files are compared as they are. Lossy ones are compared between arms with the same encoder as decoded frames; the plain
+loop's encoder has other settings, so its levels are compared before encoding, from a pass that writes arrays and is not measured.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_cli.bench.arms import PLAIN, Arm
-from omni_cli.bench.compare import LOSSLESS, Difference, folders_differ
 from omni_cli.bench.conduct import as_levels
 from omni_cli.bench.engine_arm import EngineArm
 from omni_cli.request import GenerationRequest
+from omni_cli.writers.readback import LOSSLESS, Difference, folders_differ
 
 EXACT = 0
 ROUNDED = 1

@@ -5,11 +5,11 @@ import json
 import msgspec
 import pytest
 
-from omni_cli.bench.compare import Difference
 from omni_cli.bench.conduct import Measured
 from omni_cli.bench.report import RatioReport, Report, Settings, summarize
 from omni_cli.bench.table import render, worth
 from omni_cli.bench.verify import Check
+from omni_cli.writers.readback import Difference
 
 MACHINE: dict[str, str | int] = {"processor": "Test", "cores": 2}
 EQUAL = Check("plain", "async", "pixels of the files", Difference(0, 4), 0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from omni_cli.bench.compare import Difference, difference, folders_differ, frames_of
-from omni_cli.errors import EngineError
+from omni_cli.errors import OutputFolderError
+from omni_cli.writers.readback import Difference, difference, folders_differ, frames_of
 
 Levels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
@@ -74,5 +74,5 @@ def test_a_gif_gives_all_its_frames(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(picture: Levels, tmp_path: Path) -> None:
     save(tmp_path / "a.png", picture)
     (tmp_path / "other").mkdir()
-    with pytest.raises(EngineError, match=r"other/a\.png"):
+    with pytest.raises(OutputFolderError, match=r"other/a\.png"):
         folders_differ(tmp_path, tmp_path / "other", ["a.png"])

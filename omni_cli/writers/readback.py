@@ -1,16 +1,13 @@
-"""Whether all arms made the same pictures, pixel by pixel, from the files they left.
+"""What was written, read back: the frames of a file, how two files differ, and the document that says how one was made."""
 
-Lossless files are compared as they are. Lossy ones are compared between arms with the same encoder as decoded frames; the plain
-loop's encoder has other settings, so its levels are compared before encoding, from a pass that writes arrays and is not measured.
-"""
-
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from omni_cli.errors import EngineError
+from omni_cli.errors import OutputFolderError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,12 +45,12 @@ def difference(one: Path, other: Path) -> Difference:
 
 
 def folders_differ(one: Path, other: Path, names: list[str]) -> Difference:
-    """`difference` over the files `names` of two folders. Raises EngineError if one is missing."""
+    """`difference` over the files `names` of two folders. Raises OutputFolderError if one is missing."""
     found = Difference()
     for name in names:
         for path in (one / name, other / name):
             if not path.is_file():
-                raise EngineError(f"bench: {path} is missing; something else writes into the bench's folder")
+                raise OutputFolderError(f"{str(path)!r} is missing; something else changes the folder")
         found |= difference(one / name, other / name)
     return found
 
@@ -77,3 +74,38 @@ def frames_of(path: Path) -> "Iterator[Frame]":
         with Image.open(path) as image:
             for picture in ImageSequence.Iterator(image):
                 yield np.asarray(picture.convert("RGB"))
+
+
+def document_of(path: Path) -> dict[str, Any] | None:
+    """The JSON document that a file of ours carries (see `metadata`), or None: not ours, without metadata, or a format without room.
+
+    Raises OSError if the file cannot be read. What it holds is a stranger's data: check it before use.
+    """
+    text: object = None
+    if path.suffix in (".mp4", ".webm", ".mov", ".mkv"):
+        import av
+
+        try:
+            with av.open(str(path)) as container:
+                found = {key.lower(): value for key, value in container.metadata.items()}
+        except av.FFmpegError as error:
+            raise OSError(f"cannot be read as video: {error}") from error
+        text = found.get("comment")
+    elif path.suffix in (".png", ".gif", ".apng"):
+        from PIL import Image
+
+        with Image.open(path) as image:
+            text = image.info.get("omni_gen", image.info.get("comment"))
+    return _decoded(text)
+
+
+def _decoded(text: object) -> dict[str, Any] | None:
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if not isinstance(text, str):
+        return None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and "request" in document else None
