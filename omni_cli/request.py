@@ -135,6 +135,19 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """How an output came to be, beyond its request and model: what a second rendering must repeat, or may differ in.
+
+    `device` is torch's name of it, `versions` those of the packages that compute and encode (and "omni-gen"), `tuning` the
+    non-default part of `config.Tuning`, `encoding` the settings of a lossy encoder by the names of `config.OutputConfig`.
+    """
+
+    device: str = ""
+    versions: dict[str, str] = {}
+    tuning: dict[str, Any] = {}
+    encoding: dict[str, Any] = {}
+
+
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request failed: `kind` is a stable word, `message` is for people."""
 
@@ -158,3 +171,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 1
     error: ErrorInfo | None = None
     notes: tuple[str, ...] = ()
+    made: Made | None = None

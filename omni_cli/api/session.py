@@ -137,7 +137,7 @@ class Session(AbstractContextManager["Session"]):
                     " class has no card here; its requests cannot be planned without rendering"
                 )
             loaded = self.load(model)
-        return Facts(loaded.card, loaded.info, loaded.versions)
+        return Facts(loaded.card, loaded.info, loaded.versions, loaded.device)
 
     def _wait(self, future: "Future[T]") -> T:
         """The result of a future of the engine; Interrupted if a stop comes first."""
@@ -203,6 +203,7 @@ class Session(AbstractContextManager["Session"]):
             self.models().info_of,
             self.journal.append,
             self.observe,
+            made_of=lambda request: self.models().made_of(request, output),
             writers=writers,
             background=self._on_cpu(),
             storage=self._storage(),

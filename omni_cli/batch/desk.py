@@ -34,6 +34,7 @@ from omni_cli.request import (
     ErrorInfo,
     GenerationRequest,
     Interval,
+    Made,
     ModelInfo,
     OutputFile,
     PlannedRequest,
@@ -64,6 +65,7 @@ class Desk:
         append: Callable[[Result], None],
         observer: Observer,
         *,
+        made_of: Callable[[GenerationRequest], Made | None] = lambda request: None,
         writers: int,
         background: bool = False,
         storage: Storage | None = None,
@@ -76,12 +78,12 @@ class Desk:
         `storage` has the last word on what becomes of a file or a row that the disk does not take. `rerender`: whoever
         takes from the queue knows what to do with Again.
         """
-        self._model_of = model_of
+        self._model_of, self._made_of = model_of, made_of
         self._append = append
         self._observe = observer
         self.storage = storage or Storage(Path(config.output_dir), config.disk_wait, note=self.note)
         self._previews = previews
-        self._filing = Filing(config, model_of, self.storage)
+        self._filing = Filing(config, model_of, made_of, self.storage)
         self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._clips: dict[str, Clips] = {}
         self._rerender = rerender
@@ -255,6 +257,7 @@ class Desk:
             request=planned.request,
             fingerprint=planned.fingerprint,
             model=self._model_of(planned.request),
+            made=self._made_of(planned.request),
             timings=timings,
             attempts=attempts,
             error=error,

@@ -7,7 +7,7 @@ from pathlib import Path
 from omni_cli.batch.storage import Storage
 from omni_cli.config import OutputConfig
 from omni_cli.executor.protocol import Output
-from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
+from omni_cli.request import GenerationRequest, Made, ModelInfo, PlannedRequest
 from omni_cli.writers import ClipWriter, Metadata, Sample, Written, check_room, samples, write_output
 
 ROOM_BYTES = 1 << 16
@@ -18,12 +18,16 @@ class Filing:
     """Writes into one output folder, from any number of threads."""
 
     def __init__(
-        self, config: OutputConfig, model_of: Callable[[GenerationRequest], ModelInfo], storage: Storage
+        self,
+        config: OutputConfig,
+        model_of: Callable[[GenerationRequest], ModelInfo],
+        made_of: Callable[[GenerationRequest], Made | None],
+        storage: Storage,
     ) -> None:
         """`storage` has the last word on what becomes of a file that the disk does not take."""
         self._config = config
         self._root = Path(config.output_dir)
-        self._model_of = model_of
+        self._model_of, self._made_of = model_of, made_of
         self._storage = storage
 
     def make_sure_of_room(self, planned: PlannedRequest, nbytes: int) -> None:
@@ -61,4 +65,7 @@ class Filing:
         )
 
     def _metadata(self, planned: PlannedRequest, index: int) -> Metadata | None:
-        return Metadata.of(planned, self._model_of(planned.request), index) if self._config.metadata else None
+        if not self._config.metadata:
+            return None
+        request = planned.request
+        return Metadata.of(planned, self._model_of(request), index, self._made_of(request))

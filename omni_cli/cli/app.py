@@ -14,8 +14,10 @@ import typer
 from omni_cli import __version__
 from omni_cli.cli.bench import bench_app
 from omni_cli.cli.info import info
+from omni_cli.cli.replay import replay
 from omni_cli.cli.run import run
 from omni_cli.cli.validate import validate
+from omni_cli.cli.verify import verify
 from omni_cli.errors import OmniGenError, PromptFileError
 
 app = typer.Typer(
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 app.command("run")(run)
 app.command("validate")(validate)
+app.command("replay")(replay)
+app.command("verify")(verify)
 app.command("info")(info)
 app.add_typer(bench_app, name="bench")
 

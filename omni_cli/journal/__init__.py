@@ -11,7 +11,7 @@ While a run appends, the last row of an id is the one that counts; when it has c
 
 from omni_cli.journal.folder import LOCK_NAME, check_folder
 from omni_cli.journal.journal import Journal, read_rows
-from omni_cli.journal.ledger import Ledger, Standing, read_ledger
+from omni_cli.journal.ledger import Ledger, Standing, is_intact, read_ledger
 from omni_cli.journal.rows import MANIFEST_NAME
 
-__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "Ledger", "Standing", "check_folder", "read_ledger", "read_rows"]
+__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "Ledger", "Standing", "check_folder", "is_intact", "read_ledger", "read_rows"]

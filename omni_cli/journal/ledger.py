@@ -54,7 +54,7 @@ class Ledger:
             return Standing.FAILED
         if entry.fingerprint != planned.fingerprint or tuple(file.path for file in entry.files) != planned.files:
             return Standing.CHANGED
-        intact = all(_is_intact(self.path.parent, file) for file in entry.files)
+        intact = all(is_intact(self.path.parent, file) for file in entry.files)
         return Standing.DONE if intact else Standing.FILE_MISSING
 
     def _entry(self, request_id: str) -> Entry | None:
@@ -99,7 +99,7 @@ def _index_of(path: Path, file: FileIO) -> RowIndex:
         return read_index(stream)
 
 
-def _is_intact(root: Path, file: OutputFile) -> bool:
+def is_intact(root: Path, file: OutputFile) -> bool:
     """True if `file` lies under `root` with the bytes that were recorded. What cannot be read is not intact."""
     path = root / file.path
     try:

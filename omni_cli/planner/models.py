@@ -11,15 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
-from omni_cli.config import ModelConfig
+from omni_cli.config import ModelConfig, OutputConfig
 from omni_cli.errors import ModelLoadError, Problem
 from omni_cli.models.cards import Card
 from omni_cli.models.registry import DEMO, expanded, mode_of
 from omni_cli.models.source import reason_of
 from omni_cli.planner.located import Located
-from omni_cli.request import GenerationRequest, ModelInfo
+from omni_cli.request import GenerationRequest, Made, ModelInfo
+from omni_cli.writers.record import encoding_of, versions
 
 MAX_MODELS = 100
 """Models that one run may name: each is looked at before anything runs, and a file of prompts is data from strangers."""
@@ -32,6 +34,7 @@ class Facts:
     card: Card | None
     info: ModelInfo | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
 
 
 Look = Callable[[ModelConfig], Facts]
@@ -103,6 +106,16 @@ class Models:
         info = self.facts(request.model).info
         assert info is not None, "rows are made for models that an engine knows"
         return info
+
+    def made_of(self, request: GenerationRequest, output: OutputConfig) -> Made:
+        """What a row says of how a planned request was made, beyond its model; `output` is how it was written."""
+        facts, tuning = self.facts(request.model), self._configs[request.model].tuning
+        return Made(
+            device=facts.device,
+            versions={**facts.versions, **versions()},
+            tuning=msgspec.to_builtins(tuning),
+            encoding=encoding_of(request.format or "", output),
+        )
 
     def _config(self, name: str) -> ModelConfig:
         """Flags that say how a model is loaded go for all; those that say which, and trust, for the one of the command line."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 import msgspec
 
 import omni_cli
-from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
+from omni_cli.request import GenerationRequest, Made, ModelInfo, PlannedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Metadata:
     document: str
 
     @classmethod
-    def of(cls, planned: PlannedRequest, model: ModelInfo, sample: int) -> Self:
+    def of(cls, planned: PlannedRequest, model: ModelInfo, sample: int, made: Made | None = None) -> Self:
         """Describe output number `sample` (from 0) of `planned`; the document's request renders this one sample again."""
         request = msgspec.structs.replace(planned.request, seed=planned.seeds[sample], num_outputs=1)
         document = {
@@ -41,6 +41,8 @@ class Metadata:
             "model": msgspec.to_builtins(model),
             "fingerprint": planned.fingerprint,
         }
+        if made is not None:
+            document["made"] = msgspec.to_builtins(made)
         return cls(
             prompt=_valid(request.prompt or ""),
             negative_prompt=_valid(request.negative_prompt or ""),
