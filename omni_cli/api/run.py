@@ -11,6 +11,7 @@ from omni_cli.planner import Models, Planner
 from omni_cli.planner.check_file import check_file, from_here
 from omni_cli.planner.room import check_room
 from omni_cli.planner.source import Rows, Source
+from omni_cli.request import Result
 
 CHECK_ALONE_S = 0.3
 """A file that is checked within this time is checked before any process is started; a longer check overlaps with loading."""
@@ -29,6 +30,16 @@ class Tally:
     def tried(self) -> int:
         """Requests that have a result."""
         return self.done + self.failed + self.cancelled
+
+    def count(self, result: Result) -> None:
+        """One more has ended."""
+        match result.status:
+            case "done":
+                self.done += 1
+            case "failed":
+                self.failed += 1
+            case "cancelled":
+                self.cancelled += 1
 
 
 def run_file(session: Session, source: Source) -> int:
@@ -59,7 +70,7 @@ def run_file(session: Session, source: Source) -> int:
         code, reason = error.exit_code, str(error)
         raise
     finally:
-        _finish(session, tally, code, reason)
+        finish(session, tally, code, reason)
     return code
 
 
@@ -116,17 +127,9 @@ def _check_room(session: Session, source: Source, models: Models) -> None:
 
 
 def _render(session: Session, source: Source, tally: Tally) -> None:
-    """Render and count; the first failure stops the run if that was asked for."""
+    """Render and count."""
     for result in session.render(session.planner(source.base).plan_all(source.rows())):
-        match result.status:
-            case "done":
-                tally.done += 1
-            case "failed":
-                tally.failed += 1
-                if session.config.fail_fast:
-                    session.stop.request()
-            case "cancelled":
-                tally.cancelled += 1
+        tally.count(result)
 
 
 def _exit_code(session: Session, tally: Tally) -> int:
@@ -135,7 +138,8 @@ def _exit_code(session: Session, tally: Tally) -> int:
     return session.stop.exit_code if session.stop.requested and tally.done + session.skipped < tally.total else 0
 
 
-def _finish(session: Session, tally: Tally, code: int, reason: str | None) -> None:
+def finish(session: Session, tally: Tally, code: int, reason: str | None) -> None:
+    """Say that the run is over, and how it went."""
     figures = session.timeline.figures()
     session.observe(
         RunFinished(

@@ -17,10 +17,10 @@ from typing import Self, TypeVar
 from msgspec import structs
 
 from omni_cli.api.stream import Stream
-from omni_cli.batch import Desk, Previews, Sizes, Stop, Storage, render
+from omni_cli.batch import Desk, Previews, Sizes, Stop, Storage, bursts, render
 from omni_cli.config import ModelConfig, RunConfig
 from omni_cli.errors import Interrupted, UsageError
-from omni_cli.events import AnyEvent, Note, Observer
+from omni_cli.events import AnyEvent, Note, Observer, RequestFinished
 from omni_cli.executor import make_executor
 from omni_cli.executor.protocol import Executor, Loading
 from omni_cli.executor.steering import Steering
@@ -71,9 +71,11 @@ class Session(AbstractContextManager["Session"]):
         self._stack.__exit__(kind, value, trace)
 
     def observe(self, event: AnyEvent) -> None:
-        """Every event of the run passes here: first the figures, then whoever looks."""
+        """Every event of the run passes here: first the figures, then whoever looks. A failure stops the run if that was asked for."""
         self.timeline(event)
         self._show(event)
+        if self.config.fail_fast and isinstance(event, RequestFinished) and event.result.status == "failed":
+            self.stop.request()
 
     def start(self, likely: ModelConfig | None = None) -> None:
         """Start the worker processes; returns at once. To be asked of the `likely` model makes them import all they need."""
@@ -170,14 +172,19 @@ class Session(AbstractContextManager["Session"]):
             else:
                 yield request
 
-    def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
-        """Render what is missing and yield rows in completion order."""
+    def render(self, planned: Iterable[PlannedRequest], *, live: bool = False) -> Iterator[Result]:
+        """Render what is missing and yield rows in completion order; of a `live` source, nothing waits for what comes later."""
         on_cpu = self._on_cpu()
         writers = self.config.output.writers or (1 if on_cpu else max(1, min(8, (os.cpu_count() or 2) // 2)))
         sizes = Sizes(self.config.engine.batch_size, self.config.engine.workers, writers)
         with self._desk(writers, rerender=True) as desk:
-            ordered = grouped(self.missing(planned), self.config.lookahead)
-            calls = batches(ordered, sizes.size, sizes.look_ahead)
+            missing = self.missing(planned)
+            parts = bursts(missing, self.stop, self.config.lookahead) if live else [missing]
+            calls = (
+                call
+                for part in parts
+                for call in batches(grouped(part, self.config.lookahead), sizes.size, sizes.look_ahead)
+            )
             model_of = self.models().model_of
             yield from render(calls, self.executor, desk, self.stop, sizes.window, sizes.watch, model_of)
 

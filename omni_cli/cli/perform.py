@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 import typer
 
+from omni_cli.api.live import run_live
 from omni_cli.api.run import run_file
 from omni_cli.api.session import Session
 from omni_cli.cli.signals import stopping
@@ -39,7 +40,7 @@ def perform(
     with ExitStack() as stack:
         if log is not None:
             stack.enter_context(_logging(log))
-        source = stack.enter_context(Source(prompts, settings.defaults))
+        source = stack.enter_context(Source(prompts, settings.defaults, streaming=True))
         if trace is not None:
             _check_place(trace)
             stack.callback(_write_trace, timeline, trace)
@@ -49,7 +50,7 @@ def perform(
         session = stack.enter_context(Session(msgspec.structs.replace(settings, engine=engine), observe, timeline))
         stack.enter_context(stopping(session.stop.request, session.kill))
         try:
-            return run_file(session, source)
+            return run_live(session, source) if source.live else run_file(session, source)
         except Interrupted:
             return session.stop.exit_code
 

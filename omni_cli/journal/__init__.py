@@ -14,4 +14,14 @@ from omni_cli.journal.journal import Journal, read_rows
 from omni_cli.journal.ledger import Ledger, Standing, is_intact, read_ledger
 from omni_cli.journal.rows import MANIFEST_NAME
 
-__all__ = ["LOCK_NAME", "MANIFEST_NAME", "Journal", "Ledger", "Standing", "check_folder", "is_intact", "read_ledger", "read_rows"]
+__all__ = [
+    "LOCK_NAME",
+    "MANIFEST_NAME",
+    "Journal",
+    "Ledger",
+    "Standing",
+    "check_folder",
+    "is_intact",
+    "read_ledger",
+    "read_rows",
+]

@@ -34,6 +34,9 @@ from omni_cli.writers.codecs import check_settings
 from omni_cli.writers.formats import check_available, check_side, floats_for
 from omni_cli.writers.room import Room
 
+Reject = Callable[[Located | None, list[Problem]], None]
+"""Takes a row that cannot be rendered, None where not even a request could be read, and what is wrong with it."""
+
 MAX_PROBLEMS = 1000
 """Problems that are listed; the rest is counted."""
 
@@ -147,6 +150,24 @@ class Planner:
                 raise PromptFileError([row])
             if self._in_shard(row):
                 yield self.plan(row)
+
+    def plan_each(self, rows: Iterable[Located | Problem], reject: Reject) -> Iterator[PlannedRequest]:
+        """Check and plan row by row, for rows that cannot be read twice; `reject` is told what is wrong with one, and the rest go on."""
+        for row in self._limited(rows):
+            if isinstance(row, Problem):
+                reject(None, [row])
+                continue
+            if not self._in_shard(row):
+                continue
+            problems = self.check(row)
+            try:
+                planned = None if problems else self.plan(row)
+            except PromptFileError as error:
+                problems, planned = list(error.problems), None
+            if planned is None:
+                reject(row, problems)
+            else:
+                yield planned
 
     def _limited(self, rows: Iterable[Located | Problem]) -> Iterator[Located | Problem]:
         """`rows` up to the one that completes the limit, and not one further: the source may be a slow pipe."""

@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import json
+import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,7 @@ import msgspec
 from msgspec import structs
 
 from omni_cli.errors import Problem, UsageError
+from omni_cli.planner.live import going_on, head_of
 from omni_cli.prompts import Located, read
 from omni_cli.prompts.source import STDIN, display_name, is_pipe
 from omni_cli.request import GenerationRequest
@@ -24,15 +27,25 @@ Rows = Iterator[Located | Problem]
 
 
 class Source:
-    """A prompt file, or a pipe that is copied to a nameless file as it is read for the first time."""
+    """A prompt file, or a pipe: copied to a nameless file when it is opened, or read as it comes.
 
-    def __init__(self, path: str, defaults: GenerationRequest, stdin: BinaryIO | None = None) -> None:
-        """`path` may be "-". `defaults` may stand in for inputs that a request does not give."""
+    `live` is true of a pipe that is still open; its rows can be read once.
+    """
+
+    def __init__(
+        self, path: str, defaults: GenerationRequest, stdin: BinaryIO | None = None, *, streaming: bool = False
+    ) -> None:
+        """`path` may be "-". `defaults` may stand in for inputs that a request does not give.
+
+        `streaming`: a pipe that does not end soon is not waited for.
+        """
         self._path = path
         self._defaults = defaults
         self._stdin = stdin
+        self._streaming = streaming
         self._spool: BinaryIO | None = None
         self._stack = ExitStack()
+        self.live = False
 
     @property
     def base(self) -> Path:
@@ -40,20 +53,29 @@ class Source:
         return Path(self._path).parent if self._spool is None else Path()
 
     def __enter__(self) -> Self:
-        """Copy a pipe. Raises UsageError if it cannot be read, or there is no room for the copy."""
+        """Copy a pipe, or begin with it. Raises UsageError if it cannot be read, or there is no room for the copy."""
         if is_pipe(self._path):
             try:
                 with ExitStack() as undo:
-                    spool = undo.enter_context(tempfile.TemporaryFile())
-                    with self._pipe() as pipe:
-                        shutil.copyfileobj(pipe, spool)
-                    self._spool, self._stack = spool, undo.pop_all()
+                    self._spool = self._begun(undo)
+                    self._stack = undo.pop_all()
             except OSError as error:
                 raise UsageError(
                     f"{display_name(self._path)} cannot be copied to the folder of temporary files (TMPDIR), which lets it be read"
                     f" twice: {error.strerror or error}; make room there, or give the prompts as a file"
                 ) from error
         return self
+
+    def _begun(self, undo: ExitStack) -> BinaryIO:
+        """The rows' bytes: of a pipe that goes on, as they come; else a copy that can be read twice."""
+        pipe = undo.enter_context(self._pipe())
+        if self._streaming and (descriptor := _descriptor_of(pipe)) is not None:
+            head, ended = head_of(descriptor)
+            self.live = not ended
+            return io.BytesIO(head) if ended else going_on(head, descriptor)
+        spool = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+        shutil.copyfileobj(pipe, spool)
+        return spool
 
     def _pipe(self) -> AbstractContextManager[BinaryIO]:
         if self._path != STDIN:
@@ -69,11 +91,21 @@ class Source:
         self._stack.close()
 
     def rows(self) -> Rows:
-        """All rows, from the start. Raises UsageError if the file cannot be read."""
+        """All rows, from the start; of a live pipe, as they come. Raises UsageError if the file cannot be read."""
         if self._spool is None:
             return read(self._path, defaults=self._defaults)
-        self._spool.seek(0)
+        if not self.live:
+            self._spool.seek(0)
         return read("-", stdin=self._spool, defaults=self._defaults)
+
+
+def _descriptor_of(pipe: BinaryIO) -> int | None:
+    """The descriptor of something that can be waited for; None for a plain file and for what has none."""
+    try:
+        descriptor = pipe.fileno()
+    except (OSError, ValueError):  # io.UnsupportedOperation is both: a stream of a program
+        return None
+    return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else descriptor
 
 
 def given_row(request: GenerationRequest | Mapping[str, Any] | str, index: int, defaults: GenerationRequest) -> Rows:

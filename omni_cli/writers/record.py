@@ -8,7 +8,7 @@ import omni_cli
 from omni_cli.config import OutputConfig
 
 _IMAGES = {"jpeg": ("quality",), "webp": ("quality",), "avif": ("quality",)}
-_VIDEO = ("crf", "encoder", "encoder_preset")
+_VIDEO = ("codec", "crf", "encoder", "encoder_preset", "pix_fmt")
 _VIDEOS = ("mp4", "webm", "mov", "mkv")
 
 
