@@ -15,6 +15,16 @@ from omni_cli.transport.channel import Channel
 
 _LOG_TAIL_BYTES = 4000
 
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+"""glibc gives a large tensor's memory back to the system when it is freed, and gets it back page by page, zeroed: 230,000 faults
+and 0.8 of 6 s of CPU time for one 256x256x9 clip of the demo model. Kept instead, the faults are gone, for 13 % more resident memory.
+A variable that the user has set counts. Other allocators do not look at these (mallopt(3)).
+"""
+
 
 @dataclass(slots=True)
 class WorkerProcess:
@@ -84,10 +94,16 @@ def start_worker(command: tuple[str, ...] | None = None) -> WorkerProcess:
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
                 process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
+                env=worker_environment(),
             )
         undo.pop_all()
     return WorkerProcess(process, channel, log, _sentinel(process.pid))
+
+
+def worker_environment() -> dict[str, str]:
+    """This process's environment, with the allocator told to keep memory and Python to look for modules where this process does."""
+    modules = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": modules}
 
 
 def _sentinel(pid: int) -> int | None:

@@ -1,12 +1,14 @@
 """A worker process starts clean, says how it ended, and leaves nothing."""
 
 import os
+import platform
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from omni_cli.executor.launch import WorkerProcess, start_worker
+from omni_cli.executor.launch import KEEP_MEMORY, WorkerProcess, start_worker, worker_environment
 
 
 def run(code: str, *more: str) -> WorkerProcess:
@@ -89,3 +91,34 @@ def test_it_finds_modules_where_this_process_does_and_not_in_the_working_directo
 def test_a_program_that_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         start_worker((str(tmp_path / "nowhere"),))
+
+
+CHURN = """
+import ctypes, resource
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+size = 48 << 20
+def once():
+    memory = libc.malloc(size)
+    ctypes.memset(memory, 1, size)
+    libc.free(memory)
+once()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    once()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the variables are glibc's")
+def test_a_worker_keeps_the_memory_of_a_large_tensor_and_a_user_may_say_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def faults() -> int:
+        command = [sys.executable, "-c", CHURN]
+        return int(subprocess.run(command, env=worker_environment(), capture_output=True, check=True).stdout)
+
+    assert faults() < 1000
+    for name in KEEP_MEMORY:
+        monkeypatch.setenv(name, str(1 << 17))
+    assert faults() > 5000  # 48 MiB are 12,288 pages, five times; fewer where the system hands out large ones
