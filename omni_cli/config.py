@@ -151,6 +151,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     `codec` (None: the container's first) and `pix_fmt` (None: the codec's first that keeps the size) are names of `writers.codecs`,
     `crf` is 0 to what the codec ends at, `encoder_preset` one of x264's names, whatever the codec.
 
+    `keep_partial`: a stop also cancels videos whose frames have begun to leave, and keeps the frames as `{name}.partial.mp4`.
     `disk_check`: compare what the run will write with what is free before it starts. `disk_wait` is how many seconds a disk that is
     full or out of order is waited for, with no new forwards meanwhile, before the run ends.
     `encoder_timeout`: seconds for which an ffmpeg program may take no frame, or not leave after the last one. In a run it is the
@@ -174,6 +175,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     encoder_timeout: float = OUTPUT_TIMEOUT_S
     writers: int | None = None
     disk_check: bool = True
+    keep_partial: bool = False
     disk_wait: float = DISK_WAIT_S
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from omni_cli.errors import WriteError
 from omni_cli.executor.feed import FramePiece
+from omni_cli.log import logger
 from omni_cli.media import MediaHeader
 from omni_cli.writers import ClipWriter, Frames, Written, samples
 
@@ -44,6 +45,22 @@ class Clips:
             return [self._writers[sample].finish() for sample in range(count)]
         finally:
             self.close()
+
+    @property
+    def begun(self) -> bool:
+        """True once there are frames."""
+        return any(writer.frames for writer in list(self._writers.values()))
+
+    def keep(self) -> list[Written]:
+        """Place what there is, under names that say that it is a part. What cannot be placed is not kept; raises nothing."""
+        kept = []
+        for writer in self._writers.values():
+            if writer.frames and self._error is None:
+                try:
+                    kept.append(writer.keep())
+                except WriteError as error:
+                    logger.error("a part of a video was not kept: %s", error)
+        return kept
 
     def close(self) -> None:
         """Leave nothing behind of files that are not placed."""

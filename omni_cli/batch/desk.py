@@ -86,6 +86,7 @@ class Desk:
         self._filing = Filing(config, model_of, made_of, self.storage)
         self.ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._clips: dict[str, Clips] = {}
+        self.keep_partial = config.keep_partial
         self._rerender = rerender
         self._repeated: set[str] = set()
         self._threads = ThreadPoolExecutor(writers, "writer", yield_cores if background else None)
@@ -147,6 +148,24 @@ class Desk:
             if self._previews is not None:
                 self._previews.close(handle.planned)
 
+    def has_frames(self, handle: Handle) -> bool:
+        """True if cancelling this request now would leave a part of its video."""
+        clips = self._clips.get(handle.output_id)
+        return self.keep_partial and clips is not None and clips.begun
+
+    def _cut_short(self, planned: PlannedRequest, clips: Clips) -> Result:
+        """The row of a cancelled request; with files, and in the journal, if what there is of them is kept."""
+        files = tuple(written.file for written in clips.keep()) if self.keep_partial else ()
+        if not files:
+            return self.cancelled(planned)
+        notes = tuple(f"cancelled: the first {file.frames} frames are kept in {file.path}" for file in files)
+        result = self._row(planned, "cancelled", files=files, notes=notes)
+        with contextlib.suppress(
+            RequestCancelled, StorageFault
+        ):  # the files are there, whether a row tells of them or not
+            self.storage.store(lambda: self._append(result))
+        return self._told(result)
+
     def cancelled(self, planned: PlannedRequest) -> Result:
         """The row of a request that is given up."""
         return self._told(self._row(planned, "cancelled"))
@@ -158,7 +177,7 @@ class Desk:
         if isinstance(error, EngineError):
             raise error
         if handle.output_ready.cancelled() or isinstance(error, RequestCancelled):
-            return self.cancelled(planned)
+            return self._cut_short(planned, clips)
         if isinstance(error, RequestError):
             result = self._failed(planned, error)
         elif error is not None:

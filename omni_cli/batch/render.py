@@ -112,6 +112,8 @@ class _Walk:
         if ended is None:
             self._desk.note(STOPPING)
             self._executor.cancel_waiting()
+            for handle in filter(self._desk.has_frames, self._handles):
+                self._executor.cancel(handle)
             return
         self._open -= 1
         if isinstance(ended, Result):

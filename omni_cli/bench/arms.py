@@ -5,6 +5,7 @@ no-async   the engine, output packed before the next forward begins
 async      the engine as it is
 ...-batch  the same with several requests per pipeline call
 ...-float  the same with the conversion to uint8 on the host: floats travel
+...-whole  the same with every video decoded whole before its first frame leaves
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ class Spec:
     async_output: bool = True
     batched: bool = False
     levels: bool = True
+    chunked: bool = True
 
 
 SPECS = {
@@ -43,6 +45,8 @@ SPECS = {
         Spec("async-batch", batched=True),
         Spec("no-async-float", async_output=False, levels=False),
         Spec("async-float", levels=False),
+        Spec("no-async-whole", async_output=False, chunked=False),
+        Spec("async-whole", chunked=False),
     )
 }
 
@@ -127,6 +131,7 @@ def config_of(spec: Spec, base: RunConfig, folder: Path) -> RunConfig:
     engine = replace(
         base.engine,
         async_output=spec.async_output,
+        chunked_decode=spec.chunked and base.engine.chunked_decode,
         batch_size=base.engine.batch_size if spec.batched else 1,
         transport=transport,
     )

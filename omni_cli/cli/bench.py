@@ -34,7 +34,8 @@ def bench(
     dtype: m.Dtype = "auto",
     device_postprocess: e.DevicePostprocess = None,
     arms: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Of plain, no-async, async, and their -batch and -float kinds.")
+        str | None,
+        typer.Option(metavar="LIST", help="Of plain, no-async, async, and their -batch, -float and -whole kinds."),
     ] = None,
     json: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a chart (.png or .svg).")] = None,

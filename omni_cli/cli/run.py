@@ -88,6 +88,7 @@ def run(
     overwrite: o.Overwrite = False,
     name_template: o.NameTemplate = "{id}",
     no_metadata: o.NoMetadata = False,
+    keep_partial: o.KeepPartial = False,
     png_compression: o.PngCompression = 1,
     quality: o.Quality = 95,
     codec: o.Codec = None,

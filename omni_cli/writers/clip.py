@@ -5,11 +5,13 @@ discard, or an error in any of these ──> the hidden file is gone
 """
 
 import contextlib
+import itertools
 import os
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from omni_cli.config import OutputConfig
 from omni_cli.errors import WriteError
@@ -69,6 +71,18 @@ class ClipWriter:
                 raise
         self.frames += len(frames)
         self._seconds += time.monotonic() - started
+
+    def keep(self) -> Written:
+        """As `finish`, of what there is, under a name that says so and is nobody's: `clip.partial.mp4`, `clip.partial-2.mp4`, ..."""
+        assert self._pending is not None
+        path = self._pending.path
+        for number in itertools.count(1):
+            leaf = f"{path.stem}.partial{'' if number == 1 else f'-{number}'}{path.suffix}"
+            if not os.path.lexists(path.with_name(leaf)):
+                break
+        self._pending = replace(self._pending, path=path.with_name(leaf))
+        self._name = str(PurePosixPath(self._name).with_name(leaf))
+        return self.finish()
 
     def finish(self) -> Written:
         """End the file and place it. Its `encode` is as long as the encoder was at work, and ends when it did.

@@ -248,3 +248,50 @@ def test_frames_that_a_full_disk_did_not_take_are_rendered_again_when_there_is_r
             (result,) = render([[movie("a")]], executor, desk, Stop(), window=1)  # type: ignore[arg-type]
         assert (result.status, result.files[0].frames, executor.submitted) == ("done", 9, [["a"], ["a"]])
         assert files(root) == ["a-0.mp4"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_stop_keeps_what_there_is_of_a_running_video_if_that_was_asked_for(
+    executor: FakeExecutor, memory: Memory, rows: list[Result], tmp_path: Path, keep: bool
+) -> None:
+    stop, config, first = Stop(), OutputConfig(output_dir=str(tmp_path), keep_partial=keep), threading.Event()
+    executor.cancel = lambda handle: handle.output_ready.set_exception(RequestCancelled("stopped"))  # type: ignore[attr-defined]
+
+    def on_submit(id_: str) -> None:
+        executor.begin(id_)
+        source = Source(executor.handles[id_], memory)
+        source.piece(0, 1)
+        source.piece(1, 4)
+        while source.held:
+            threading.Event().wait(0.001)
+        if id_ == "a":
+            first.set()
+            return
+        assert first.wait(PATIENCE_S)
+        stop.request()
+        if not keep:  # a running forward is finished
+            for handle in executor.handles.values():
+                Source(handle, memory).piece(5, 4)
+                Source(handle, memory).ready()
+
+    executor.on_submit = lambda id_: None
+    original = executor.submit
+
+    def submit(requests: Any, **more: Any) -> Any:
+        handles = original(requests, **more)
+        threading.Thread(target=on_submit, args=(requests[0].id,)).start()
+        return handles
+
+    executor.submit = submit  # type: ignore[method-assign]
+    with Desk(config, lambda request: MODEL, rows.append, lambda event: None, writers=1) as desk:
+        results = list(render([[movie("a")], [movie("b")]], executor, desk, stop, window=2))  # type: ignore[arg-type]
+    assert {result.status for result in results} == {"cancelled" if keep else "done"}
+    if keep:
+        assert files(tmp_path) == ["a-0.partial.mp4", "b-0.partial.mp4"]
+        assert sorted((row.id, row.files[0].path, row.files[0].frames) for row in rows) == [
+            ("a", "a-0.partial.mp4", 5),
+            ("b", "b-0.partial.mp4", 5),
+        ]
+        assert rows[0].notes == (f"cancelled: the first 5 frames are kept in {rows[0].files[0].path}",)
+    else:
+        assert files(tmp_path) == ["a-0.mp4", "b-0.mp4"]

@@ -34,10 +34,18 @@ def test_arms_that_cannot_run_are_refused_with_the_reason(text: str, said: str) 
 def test_each_arm_differs_in_what_its_name_says() -> None:
     base = RunConfig(engine=EngineConfig(batch_size=8))
     found = {
-        spec.name: config_of(spec, base, Path("out")) for spec in chosen("async,no-async,async-batch,async-float", 8)
+        spec.name: config_of(spec, base, Path("out"))
+        for spec in chosen("async,no-async,async-batch,async-float,async-whole", 8)
     }
     engines = {name: config.engine for name, config in found.items()}
-    assert [engine.async_output for engine in engines.values()] == [True, False, True, True]
-    assert [engine.batch_size for engine in engines.values()] == [1, 1, 8, 1]
-    assert [engine.transport.enable_device_postprocess for engine in engines.values()] == [True, True, True, False]
+    assert [engine.async_output for engine in engines.values()] == [True, False, True, True, True]
+    assert [engine.batch_size for engine in engines.values()] == [1, 1, 8, 1, 1]
+    assert [engine.transport.enable_device_postprocess for engine in engines.values()] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert [engine.chunked_decode for engine in engines.values()] == [True, True, True, True, False]
     assert all(config.output.overwrite and config.output.output_dir == "out" for config in found.values())

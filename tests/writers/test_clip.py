@@ -66,6 +66,19 @@ def test_what_is_given_up_leaves_nothing_and_no_program(
     assert names(tmp_path) == []
 
 
+def test_a_part_that_is_kept_is_a_whole_file_under_a_name_that_is_nobodys(
+    clip: Callable[..., Frames], tmp_path: Path, decode: Callable
+) -> None:
+    (tmp_path / "x.partial.mp4").write_bytes(b"somebody's")
+    growing = writer(tmp_path)
+    growing.write(clip(64, 64, 3))
+    kept = growing.keep()
+    assert (kept.file.path, kept.file.frames) == ("x.partial-2.mp4", 3)
+    assert decode(tmp_path / "x.partial-2.mp4").frames.shape == (3, 64, 64, 3)
+    assert (tmp_path / "x.partial.mp4").read_bytes() == b"somebody's"
+    assert names(tmp_path) == ["x.partial-2.mp4", "x.partial.mp4"]
+
+
 def test_frames_of_another_size_end_the_file(clip: Callable[..., Frames], tmp_path: Path) -> None:
     growing = writer(tmp_path)
     growing.write(clip(64, 64))

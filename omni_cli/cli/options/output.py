@@ -25,6 +25,14 @@ Overwrite = Annotated[
     typer.Option("--overwrite/--resume", help="Render all again, or only what is missing.", rich_help_panel=_PANEL),
 ]
 NameTemplate = Annotated[str, typer.Option(help="File name: {id} {index:05d} {seed} ...", rich_help_panel=_PANEL)]
+KeepPartial = Annotated[
+    bool,
+    typer.Option(
+        "--keep-partial",
+        help="At a stop, end videos at the frame they are at and keep that as NAME.partial.mp4.",
+        rich_help_panel=_PANEL,
+    ),
+]
 NoMetadata = Annotated[bool, typer.Option("--no-metadata", help="Do not embed the request.", rich_help_panel=_PANEL)]
 PngCompression = Annotated[int, typer.Option(min=0, max=9, help="0 stored, 1 fast, 9 small.", rich_help_panel=_PANEL)]
 Quality = Annotated[int, typer.Option(min=1, max=100, help="JPEG, WebP and AVIF.", rich_help_panel=_PANEL)]
