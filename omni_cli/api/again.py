@@ -90,7 +90,7 @@ def verdicts(samples: Sequence[Recorded], rows: Mapping[str, Result], folder: Pa
 
 def intact(sample: Recorded) -> Verdict | None:
     """None if the file is what its row says, else what is wrong with it."""
-    if not sample.path.is_file():
+    if not sample.path.exists():
         return Verdict(sample.name, MISSING, f"{sample.path} is not there")
     if sample.file is not None and not is_intact(
         sample.path.parent, structs.replace(sample.file, path=sample.path.name)

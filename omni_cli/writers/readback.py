@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Frame = NDArray[np.uint8]
+    Values = NDArray[np.generic]
+
+VIDEO = (".mp4", ".webm", ".mov", ".mkv")
+SOUND = (".wav", ".flac")
 
 LOSSLESS = frozenset({"png", "npy"})
 
@@ -31,17 +34,32 @@ class Difference:
 
 
 def difference(one: Path, other: Path) -> Difference:
-    """The largest difference between any two pixels at the same place of two image, video or array files."""
-    import numpy as np
+    """The largest difference between any two values at the same place of two files or folders of frames, and of their sound.
 
+    Values beyond uint8 (sound, floats, 16-bit levels) are put on its scale: 255 levels are the whole range of a picture or of a
+    sound, and any difference at all is at least one.
+    """
     found = Difference()
     for left, right in zip_longest(frames_of(one), frames_of(other)):
         if left is None or right is None or left.shape != right.shape:
             return Difference(256, found.frames)
-        # Wide enough for -255..255: levels are unsigned and would wrap.
-        apart = int(np.abs(left.astype(np.int16) - right.astype(np.int16)).max())
-        found |= Difference(apart, 1)
+        found |= Difference(_apart(left, right), 1)
+    for left, right in zip_longest(_sound_of(one), _sound_of(other)):
+        if left is None or right is None or left.shape != right.shape:
+            return Difference(256, found.frames)
+        found |= Difference(_apart(left, right), 0 if found.frames else 1)
     return found
+
+
+def _apart(left: "Values", right: "Values") -> int:
+    import numpy as np
+
+    if left.dtype != right.dtype:
+        return 256
+    # Wide enough for any difference: levels are unsigned and would wrap.
+    most = float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max(initial=0.0))
+    whole = 65535 if left.dtype == np.uint16 else 255 if left.dtype == np.uint8 else 2.0
+    return 0 if most == 0 else min(255, max(1, round(most * 255 / whole)))
 
 
 def folders_differ(one: Path, other: Path, names: list[str]) -> Difference:
@@ -55,25 +73,80 @@ def folders_differ(one: Path, other: Path, names: list[str]) -> Difference:
     return found
 
 
-def frames_of(path: Path) -> "Iterator[Frame]":
-    """The decoded frames of a file, uint8 [H, W, C], one at a time."""
+def frames_of(path: Path) -> "Iterator[Values]":
+    """The decoded frames of a file or a folder of them, one at a time: uint8 [H, W, C], or uint16 where a picture has 16 bits.
+
+    Of arrays (npy, npz, safetensors) what is in them, [H, W, C] by [H, W, C] where they are uint8. A file of sound has none.
+    """
     import numpy as np
 
-    if path.suffix == ".npy":
+    if path.is_dir():
+        for picture in sorted(path.glob("*.png")):
+            yield from frames_of(picture)
+    elif path.suffix == ".npy":
         levels = np.load(path, mmap_mode="r")
         yield from levels if levels.ndim == 4 else levels[None]
-    elif path.suffix in (".mp4", ".webm"):
-        import av
+    elif path.suffix in (".npz", ".safetensors"):
+        yield from _arrays_of(path)
+    elif path.suffix in VIDEO:
+        yield from _decoded_frames(path, "rgb24")
+    elif path.suffix not in SOUND:
+        yield from _pictures_of(path)
 
-        with av.open(str(path)) as container:
-            for frame in container.decode(video=0):
-                yield cast("Frame", frame.to_ndarray(format="rgb24"))
+
+def _arrays_of(path: Path) -> "Iterator[Values]":
+    import numpy as np
+
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            for name in sorted(arrays):
+                yield arrays[name]
     else:
-        from PIL import Image, ImageSequence
+        from safetensors.numpy import load_file
 
-        with Image.open(path) as image:
-            for picture in ImageSequence.Iterator(image):
-                yield np.asarray(picture.convert("RGB"))
+        for _, array in sorted(load_file(path).items()):
+            yield array
+
+
+def _decoded_frames(path: Path, layout: str) -> "Iterator[Values]":
+    import av
+
+    with av.open(str(path)) as container:
+        for frame in container.decode(video=0):
+            yield cast("Values", frame.to_ndarray(format=layout))
+
+
+def _pictures_of(path: Path) -> "Iterator[Values]":
+    import numpy as np
+    from PIL import Image, ImageSequence
+
+    with path.open("rb") as file:
+        # Pillow reads 16-bit colour as 8 bits: the depth is the byte behind width and height (PNG, section 11.2.2).
+        deep = path.suffix == ".png" and file.read(25)[24:] == b"\x10"
+    if deep:
+        yield from _decoded_frames(path, "rgb48le")
+        return
+    with Image.open(path) as image:
+        for picture in ImageSequence.Iterator(image):
+            yield np.asarray(picture.convert("RGBA" if picture.has_transparency_data else "RGB"))
+
+
+def _sound_of(path: Path) -> "Iterator[Values]":
+    """The decoded sound, as float32 [channels, samples] a packet; nothing where there is none."""
+    import av
+    import numpy as np
+
+    if path.is_dir():
+        path = path / "sound.wav"
+    if path.suffix not in (*VIDEO, *SOUND) or not path.is_file():
+        return
+    with av.open(str(path)) as container:
+        if not container.streams.audio:
+            return
+        resampler = av.AudioResampler(format="fltp")
+        for frame in container.decode(audio=0):
+            for part in resampler.resample(frame):
+                yield part.to_ndarray().astype(np.float32)
 
 
 def document_of(path: Path) -> dict[str, Any] | None:
@@ -82,7 +155,7 @@ def document_of(path: Path) -> dict[str, Any] | None:
     Raises OSError if the file cannot be read. What it holds is a stranger's data: check it before use.
     """
     text: object = None
-    if path.suffix in (".mp4", ".webm", ".mov", ".mkv"):
+    if path.suffix in VIDEO:
         import av
 
         try:
