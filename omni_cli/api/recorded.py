@@ -56,13 +56,13 @@ class _Document(msgspec.Struct):
 
 
 def recorded(path: Path, ids: Collection[str] = ()) -> list[Recorded]:
-    """Everything that `path` records: an output file, a manifest, or a folder with one; of a manifest only `ids`, if any.
+    """Everything that `path` records: an output (file or folder of frames), a manifest, or a folder with one; only `ids` of it, if any.
 
     Raises UsageError if there is nothing that can be rendered again, naming what is missing.
     """
-    if path.is_dir():
+    if (path / MANIFEST_NAME).is_file():
         path = path / MANIFEST_NAME
-    if not path.is_file():
+    if not path.exists():
         raise UsageError(f"{quoted(str(path))}: no such file")
     if path.suffix == ".jsonl":
         return _of_manifest(path, ids)

@@ -137,13 +137,13 @@ def _sound_of(path: Path) -> "Iterator[Values]":
     import numpy as np
 
     if path.is_dir():
-        path = path / "sound.wav"
+        path = path / "audio.wav"
     if path.suffix not in (*VIDEO, *SOUND) or not path.is_file():
         return
     with av.open(str(path)) as container:
         if not container.streams.audio:
             return
-        resampler = av.AudioResampler(format="fltp")
+        resampler = av.AudioResampler(format="fltp", layout=container.streams.audio[0].layout)
         for frame in container.decode(audio=0):
             for part in resampler.resample(frame):
                 yield part.to_ndarray().astype(np.float32)
@@ -155,6 +155,8 @@ def document_of(path: Path) -> dict[str, Any] | None:
     Raises OSError if the file cannot be read. What it holds is a stranger's data: check it before use.
     """
     text: object = None
+    if path.is_dir():
+        path = path / "000000.png"
     if path.suffix in VIDEO:
         import av
 

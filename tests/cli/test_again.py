@@ -27,7 +27,11 @@ PROMPTS: list[dict[str, Any]] = [
     {"id": "pair", "prompt": "two", "num_outputs": 2, "seed": 40, "output": "in/side.png"},
     {"id": "late", "prompt": "derived seed", "format": "jpeg", "negative_prompt": "none"},
     {"id": "array", "prompt": "levels", "format": "npy", "seed": 60},
+    {"id": "deep", "prompt": "floats", "format": "png16", "seed": 70},
+    {"id": "loose", "prompt": "frames", "format": "frames", "num_frames": 2, "seed": 80},
+    {"id": "zip", "prompt": "arrays", "format": "npz", "seed": 90},
 ]
+ARRAYS = ["array.npy", "deep.png", "loose", "zip.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +57,16 @@ def test_every_sample_of_a_manifest_is_rendered_again_with_the_same_pixels(done:
         "in/side-0.png",
         "in/side-1.png",
         "late.jpg",
-        "array.npy",
+        *ARRAYS,
     ]
     found = again(samples, tmp_path / "again")
     assert {name: verdict.word for name, verdict in found.items()} == dict.fromkeys(found, EXACT)
-    assert len(found) == 5
+    assert len(found) == 8
     assert not faulty(samples)
     assert (tmp_path / "again/late.jpg").read_bytes() == (done / "late.jpg").read_bytes()  # at its own quality
 
 
-@pytest.mark.parametrize("name", ["clip.mp4", "in/side-1.png", "late.jpg", "array.npy"])
+@pytest.mark.parametrize("name", ["clip.mp4", "in/side-1.png", "late.jpg", "array.npy", "deep.png", "loose"])
 def test_a_file_alone_is_enough_or_its_manifest_is_found(done: Path, tmp_path: Path, name: str) -> None:
     (sample,) = recorded(done / name)
     assert sample.request.output == Path(name).name
@@ -110,12 +114,12 @@ def test_a_file_that_is_gone_or_was_changed_is_told_without_rendering(done: Path
 
 def test_one_run_serves_all_that_is_alike(done: Path) -> None:
     samples = recorded(done)
-    assert [len(group) for group in by_run(samples)] == [5]
+    assert [len(group) for group in by_run(samples)] == [8]
     late = next(sample for sample in samples if sample.name == "late.jpg")
     assert late.made is not None
     finer = replace(late, made=msgspec.structs.replace(late.made, encoding={"quality": 90}))
     tuned = replace(late, made=msgspec.structs.replace(late.made, tuning={"vae_tiling": True}))
-    assert [len(group) for group in by_run([*samples, finer, tuned])] == [5, 1, 1]
+    assert [len(group) for group in by_run([*samples, finer, tuned])] == [8, 1, 1]
 
 
 def test_what_differs_between_then_and_now_is_named(done: Path) -> None:

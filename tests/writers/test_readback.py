@@ -76,3 +76,47 @@ def test_a_missing_file_is_named(picture: Levels, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with pytest.raises(OutputFolderError, match=r"other/a\.png"):
         folders_differ(tmp_path, tmp_path / "other", ["a.png"])
+
+
+def test_16_bits_folders_of_frames_arrays_and_sound_are_compared_too(tmp_path: Path) -> None:
+    def sound(name: str, level: float) -> Path:
+        with av.open(str(tmp_path / name), "w") as container:
+            stream = container.add_stream("pcm_f32le", rate=8000)
+            wave = np.full((1, 800), level, np.float32)
+            frame = av.AudioFrame.from_ndarray(wave, format="flt", layout="mono")
+            frame.rate = 8000
+            container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+        return tmp_path / name
+
+    def frames(name: str, levels: list[int]) -> Path:
+        (tmp_path / name).mkdir()
+        for number, level in enumerate(levels):
+            Image.new("RGB", (4, 4), (level,) * 3).save(tmp_path / name / f"{number:06d}.png")
+        return tmp_path / name
+
+    def deep(name: str, level: int) -> Path:
+        with av.open(str(tmp_path / name), "w", format="image2") as container:
+            stream = container.add_stream("png", rate=1)
+            stream.width, stream.height, stream.pix_fmt = 4, 4, "rgb48be"
+            picture = np.full((4, 4, 3), level, np.uint16)
+            container.mux(
+                stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb48le").reformat(format="rgb48be"))
+            )
+            container.mux(stream.encode(None))
+        return tmp_path / name
+
+    def arrays(name: str, level: float) -> Path:
+        np.savez(tmp_path / name, latents=np.full((2, 3), level, np.float32))
+        return tmp_path / name
+
+    assert difference(sound("a.wav", 0.5), sound("b.wav", 0.5)).levels == 0
+    assert difference(sound("a.wav", 0.5), sound("c.wav", 0.5001)).levels == 1
+    assert difference(sound("a.wav", 0.5), sound("d.wav", -0.5)).levels > 80
+    assert difference(frames("f", [1, 2]), frames("g", [1, 2])) == Difference(0, 2)
+    assert difference(tmp_path / "f", frames("h", [1, 9])).levels == 7
+    assert difference(tmp_path / "f", frames("i", [1])).levels == 256
+    assert difference(deep("a.png", 5000), deep("b.png", 5000)).levels == 0
+    assert difference(deep("a.png", 5000), deep("c.png", 5001)).levels == 1  # which 8 bits would not show
+    assert difference(arrays("a.npz", 0.25), arrays("b.npz", 0.25)).levels == 0
+    assert difference(arrays("a.npz", 0.25), arrays("c.npz", 0.2500001)).levels == 1
