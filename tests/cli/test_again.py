@@ -52,13 +52,8 @@ def again(samples: list[Any], folder: Path, base: RunConfig = BASE) -> dict[str,
 
 def test_every_sample_of_a_manifest_is_rendered_again_with_the_same_pixels(done: Path, tmp_path: Path) -> None:
     samples = recorded(done)
-    assert [sample.name for sample in samples] == [
-        "clip.mp4",
-        "in/side-0.png",
-        "in/side-1.png",
-        "late.jpg",
-        *ARRAYS,
-    ]
+    names = ["clip.mp4", "in/side-0.png", "in/side-1.png", "late.jpg", *ARRAYS]
+    assert sorted(sample.name for sample in samples) == sorted(names)
     found = again(samples, tmp_path / "again")
     assert {name: verdict.word for name, verdict in found.items()} == dict.fromkeys(found, EXACT)
     assert len(found) == 8
