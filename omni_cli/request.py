@@ -138,10 +138,11 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """How an output came to be, beyond its request and model: what a second rendering must repeat, or may differ in.
 
-    `device` is torch's name of it, `versions` those of the packages that compute and encode (and "omni-gen"), `tuning` the
+    `model` is where it was loaded from: an absolute path, or a name as the user gave it. `device` is torch's name of it, `versions` those of the packages that compute and encode (and "omni-gen"), `tuning` the
     non-default part of `config.Tuning`, `encoding` the settings of a lossy encoder by the names of `config.OutputConfig`.
     """
 
+    model: str = ""
     device: str = ""
     versions: dict[str, str] = {}
     tuning: dict[str, Any] = {}

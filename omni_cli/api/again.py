@@ -57,7 +57,7 @@ def settings(samples: Sequence[Recorded], base: RunConfig, model: str | None, ou
         raise UsageError(
             f"{first.name}: was rendered with settings that this version does not know: {error}"
         ) from error
-    named = model or first.model.id
+    named = model or made.model or first.model.id
     on_hub = named != DEMO and not Path(named).expanduser().exists()
     return structs.replace(
         base,

@@ -92,7 +92,7 @@ def samples_of(row: Result, folder: Path) -> Iterator[Recorded]:
         return
     for number, (seed, file) in enumerate(zip(row.seeds, row.files, strict=False)):
         name = row.id if len(row.files) == 1 else f"{row.id}-{number}"
-        request = structs.replace(row.request, id=name, seed=seed, num_outputs=1, output=file.path)
+        request = structs.replace(row.request, id=name, model=None, seed=seed, num_outputs=1, output=file.path)
         yield Recorded(request, row.model, row.made, file.path, folder / file.path, file)
 
 
@@ -123,7 +123,7 @@ def _of_document(path: Path, document: dict[str, Any]) -> Recorded:
         found = msgspec.convert(document, _Document)
     except msgspec.ValidationError as error:
         raise UsageError(f"{quoted(str(path))}: the document in it is not one of this version: {error}") from error
-    request = structs.replace(found.request, num_outputs=1, output=path.name)
+    request = structs.replace(found.request, model=None, num_outputs=1, output=path.name)
     return Recorded(request, found.model, found.made, path.name, path)
 
 

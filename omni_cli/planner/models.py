@@ -109,11 +109,12 @@ class Models:
 
     def made_of(self, request: GenerationRequest, output: OutputConfig) -> Made:
         """What a row says of how a planned request was made, beyond its model; `output` is how it was written."""
-        facts, tuning = self.facts(request.model), self._configs[request.model].tuning
+        facts, config = self.facts(request.model), self._configs[request.model]
         return Made(
+            model=_place(config.model, Path()),
             device=facts.device,
             versions={**facts.versions, **versions()},
-            tuning=msgspec.to_builtins(tuning),
+            tuning=msgspec.to_builtins(config.tuning),
             encoding=encoding_of(request.format or "", output),
         )
 
