@@ -102,10 +102,23 @@ def _arrays_of(path: Path) -> "Iterator[Values]":
             for name in sorted(arrays):
                 yield arrays[name]
     else:
-        from safetensors.numpy import load_file
+        yield from _tensors_of(path)
 
-        for _, array in sorted(load_file(path).items()):
-            yield array
+
+def _tensors_of(path: Path) -> "Iterator[Values]":
+    """The arrays that `arrays.write_safetensors` writes: uint8 and float32, behind a JSON header whose length comes first."""
+    import numpy as np
+
+    kinds = {"U8": np.uint8, "F32": np.float32}
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    for _, entry in sorted(header.items()):
+        begin, end = entry["data_offsets"]
+        kind = np.dtype(kinds[entry["dtype"]])
+        values = np.memmap(path, kind, "r", 8 + size + begin, ((end - begin) // kind.itemsize,))
+        yield values.reshape(entry["shape"])
 
 
 def _decoded_frames(path: Path, layout: str) -> "Iterator[Values]":

@@ -30,8 +30,9 @@ PROMPTS: list[dict[str, Any]] = [
     {"id": "deep", "prompt": "floats", "format": "png16", "seed": 70},
     {"id": "loose", "prompt": "frames", "format": "frames", "num_frames": 2, "seed": 80},
     {"id": "zip", "prompt": "arrays", "format": "npz", "seed": 90},
+    {"id": "tensors", "prompt": "tensors", "format": "safetensors", "num_frames": 2, "seed": 100},
 ]
-ARRAYS = ["array.npy", "deep.png", "loose", "zip.npz"]
+ARRAYS = ["array.npy", "deep.png", "loose", "zip.npz", "tensors.safetensors"]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_every_sample_of_a_manifest_is_rendered_again_with_the_same_pixels(done:
     assert sorted(sample.name for sample in samples) == sorted(names)
     found = again(samples, tmp_path / "again")
     assert {name: verdict.word for name, verdict in found.items()} == dict.fromkeys(found, EXACT)
-    assert len(found) == 8
+    assert len(found) == 9
     assert not faulty(samples)
     assert (tmp_path / "again/late.jpg").read_bytes() == (done / "late.jpg").read_bytes()  # at its own quality
 
@@ -109,12 +110,12 @@ def test_a_file_that_is_gone_or_was_changed_is_told_without_rendering(done: Path
 
 def test_one_run_serves_all_that_is_alike(done: Path) -> None:
     samples = recorded(done)
-    assert [len(group) for group in by_run(samples)] == [8]
+    assert [len(group) for group in by_run(samples)] == [9]
     late = next(sample for sample in samples if sample.name == "late.jpg")
     assert late.made is not None
     finer = replace(late, made=msgspec.structs.replace(late.made, encoding={"quality": 90}))
     tuned = replace(late, made=msgspec.structs.replace(late.made, tuning={"vae_tiling": True}))
-    assert [len(group) for group in by_run([*samples, finer, tuned])] == [8, 1, 1]
+    assert [len(group) for group in by_run([*samples, finer, tuned])] == [9, 1, 1]
 
 
 def test_what_differs_between_then_and_now_is_named(done: Path) -> None:
