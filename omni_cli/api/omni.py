@@ -13,7 +13,14 @@ import msgspec
 
 from omni_cli.api.session import Session
 from omni_cli.api.stream import Stream
-from omni_cli.config import AUTO_BATCH_SIZE, RunConfig, VideoOutputTransport, check_engine
+from omni_cli.config import (
+    AUTO_BATCH_SIZE,
+    OUTPUT_TIMEOUT_S,
+    RunConfig,
+    VideoOutputTransport,
+    check_engine,
+    output_timeout,
+)
 from omni_cli.errors import Problem, PromptFileError, UsageError
 from omni_cli.events import AnyEvent, Observer
 from omni_cli.planner import Planner
@@ -57,6 +64,9 @@ class OmniGen:
         if video_output_transport is not None:
             transport = _transport(video_output_transport)
             engine = msgspec.structs.replace(self.config.engine, transport=transport)
+            self.config = msgspec.structs.replace(self.config, engine=engine)
+        if self.config.engine.output_timeout == OUTPUT_TIMEOUT_S:  # nobody has said another: the environment may
+            engine = msgspec.structs.replace(self.config.engine, output_timeout=output_timeout())
             self.config = msgspec.structs.replace(self.config, engine=engine)
         check_engine(self.config.engine)
         self._timeline = Timeline()

@@ -40,6 +40,14 @@ def test_strings_mappings_and_requests_are_rendered_and_placed(gen: OmniGen, fol
     assert {row.id for row in read_rows(folder / "manifest.jsonl")} >= {"00000", "named", "00002"}
 
 
+def test_the_environment_says_how_long_an_output_is_waited_for_unless_the_program_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_OMNI_ASYNC_OUTPUT_TIMEOUT", "42")
+    assert OmniGen().config.engine.output_timeout == 42
+    assert OmniGen(config=RunConfig(engine=EngineConfig(output_timeout=7))).config.engine.output_timeout == 7
+
+
 def test_ids_go_on_from_call_to_call(gen: OmniGen) -> None:
     first = [result.id for result in gen.generate("one more")]
     second = [result.id for result in gen.generate("another")]
