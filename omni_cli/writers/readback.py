@@ -99,7 +99,7 @@ def _arrays_of(path: Path) -> "Iterator[Values]":
 
     if path.suffix == ".npz":
         with np.load(path) as arrays:
-            for name in sorted(arrays):
+            for name in sorted(set(arrays) - {"metadata"}):
                 yield arrays[name]
     else:
         yield from _tensors_of(path)

@@ -26,7 +26,8 @@ def gen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with OmniGen(output_dir=str(tmp_path_factory.mktemp("stream")), config=config) as gen:
         yield gen
         left = gen.stream(REQUEST)
-        next(left.steps())
+        steps = left.steps()  # kept: whoever leaves the loop lets the rest go on by itself
+        next(steps)
         left.pause()
     assert left.result().status == "cancelled", "a stream that is open at the end is given up"
     assert {thread.name for thread in threading.enumerate()} & {"result-pump", "writer_0"} == set()
