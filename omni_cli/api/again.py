@@ -15,7 +15,7 @@ from omni_cli.config import OutputConfig, RunConfig, Tuning
 from omni_cli.errors import UsageError
 from omni_cli.journal import is_intact
 from omni_cli.models.registry import DEMO
-from omni_cli.request import Made, ModelInfo, Result
+from omni_cli.request import Made, Result
 from omni_cli.writers.readback import difference
 
 EXACT, CLOSE, DIFFERENT, CHANGED, MISSING, FAILED = (
@@ -113,18 +113,15 @@ def compared(sample: Recorded, row: Result, path: Path) -> Verdict:
 
 def differences(sample: Recorded, row: Result) -> Iterator[str]:
     """What was another then than now: model, dtype, device, packages."""
-    for name in ("id", "revision", "pipeline", "dtype"):
-        yield from _changed(f"model {name}", _fact(sample.model, name), _fact(row.model, name))
+    model_then, model_now = structs.asdict(sample.model), structs.asdict(row.model)
+    for name in model_then:
+        yield from _changed(f"model {name}", model_then[name], model_now[name])
     then, now = sample.made, row.made
     if then is None or now is None:
         return
     yield from _changed("device", then.device, now.device)
     for package in sorted({*then.versions, *now.versions}):
         yield from _changed(package, then.versions.get(package), now.versions.get(package))
-
-
-def _fact(model: ModelInfo, name: str) -> str | None:
-    return {"id": model.id, "revision": model.revision, "pipeline": model.pipeline, "dtype": model.dtype}[name]
 
 
 def _changed(what: str, then: str | None, now: str | None) -> Iterator[str]:

@@ -113,7 +113,7 @@ def _of_file(path: Path) -> Recorded:
                         request = structs.replace(sample.request, output=path.name)
                         return replace(sample, request=request, name=path.name)
     raise UsageError(
-        f"{quoted(str(path))}: carries no document of omni-gen (JPEG, WebP and arrays never do; --no-metadata leaves it out), "
+        f"{quoted(str(path))}: carries no document of omni-gen (only PNG, GIF and video do; --no-metadata leaves it out), "
         f"and no {MANIFEST_NAME} in the folders above has a row for it"
     )
 

@@ -17,6 +17,7 @@ from omni_cli.inputs import with_paths
 from omni_cli.models.cards import Card
 from omni_cli.planner.contents import Contents
 from omni_cli.request import GenerationRequest, ModelInfo
+from omni_cli.writers.record import encoding_of
 
 VERSION = 1
 
@@ -76,12 +77,6 @@ def _shaping(tuning: Tuning) -> dict[str, Tuning]:
 
 
 def _encoding(form: str | None, output: OutputConfig) -> dict[str, object]:
-    """The settings that change decoded pixels of a lossy format."""
-    match form:
-        case "jpeg" | "webp" | "avif":
-            return {"quality": output.quality}
-        case "mp4" | "webm" | "mov" | "mkv":
-            chosen = {name: value for name in ("codec", "pix_fmt") if (value := getattr(output, name)) is not None}
-            return {"crf": output.crf, "preset": output.encoder_preset, "encoder": output.encoder, **chosen}
-        case _:
-            return {}
+    """The settings that change decoded pixels of a lossy format, those that were not said left out."""
+    said = {name: value for name, value in encoding_of(form or "", output).items() if value is not None}
+    return {"preset" if name == "encoder_preset" else name: value for name, value in said.items()}

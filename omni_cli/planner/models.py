@@ -50,6 +50,7 @@ class Models:
         self._keys: dict[str | None, str | None] = {None: None}
         self._configs: dict[str | None, ModelConfig] = {None: own}
         self._facts: dict[str | None, Facts | ModelLoadError] = {}
+        self._made: dict[str | None, Made] = {}
         self.first: dict[str | None, Located] = {}
 
     def key(self, name: str | None) -> str | None:
@@ -109,14 +110,15 @@ class Models:
 
     def made_of(self, request: GenerationRequest, output: OutputConfig) -> Made:
         """What a row says of how a planned request was made, beyond its model; `output` is how it was written."""
-        facts, config = self.facts(request.model), self._configs[request.model]
-        return Made(
-            model=_place(config.model, Path()),
-            device=facts.device,
-            versions={**facts.versions, **versions()},
-            tuning=msgspec.to_builtins(config.tuning),
-            encoding=encoding_of(request.format or "", output),
-        )
+        if request.model not in self._made:
+            facts, config = self.facts(request.model), self._configs[request.model]
+            self._made[request.model] = Made(
+                model=_place(config.model, Path()),
+                device=facts.device,
+                versions={**facts.versions, **versions()},
+                tuning=msgspec.to_builtins(config.tuning),
+            )
+        return structs.replace(self._made[request.model], encoding=encoding_of(request.format or "", output))
 
     def _config(self, name: str) -> ModelConfig:
         """Flags that say how a model is loaded go for all; those that say which, and trust, for the one of the command line."""

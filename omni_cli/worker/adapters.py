@@ -5,7 +5,6 @@ used longest ago makes room.
 """
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,6 @@ class Adapters:
         if path in self._names:
             self._names[path] = self._names.pop(path)  # used last now
             return self._names[path]
-        if find_spec("peft") is None:
-            raise ForwardError("lora needs the peft package: pip install peft")
         name = f"lora_{next(self._numbers)}"
         place, keywords = source
         try:

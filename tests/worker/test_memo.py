@@ -6,6 +6,7 @@ from typing import Any
 
 import diffusers
 import numpy as np
+import peft
 import pytest
 import torch
 
@@ -78,7 +79,6 @@ def test_what_changes_the_embeddings_encodes_again_and_what_does_not_does_not(
 
 
 def test_adapters_and_sleep_make_it_encode_again(tiny_model: Callable[[str], Path], tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
     trained = diffusers.StableDiffusionPipeline.from_pretrained(tiny_model("stable_diffusion"))
     trained.unet.add_adapter(peft.LoraConfig(r=2, init_lora_weights=False, target_modules=["to_q", "to_v"]))
     trained.save_lora_weights(str(tmp_path), unet_lora_layers=peft.get_peft_model_state_dict(trained.unet))

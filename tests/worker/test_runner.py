@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peft
 import pytest
 import torch
 from diffusers import StableDiffusionImg2ImgPipeline
@@ -216,7 +217,6 @@ def test_a_lora_that_cannot_be_used_is_named(
 def test_loras_count_for_the_requests_that_name_them_and_no_other(
     tiny_model: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    peft = pytest.importorskip("peft")
     pipeline, fields = plain(tiny_model("flux")), {"prompt": "x", **FIELDS["flux"]}
     pipeline.transformer.add_adapter(peft.LoraConfig(r=2, init_lora_weights=False, target_modules=["to_q", "to_v"]))
     layers = {key: value * 3 for key, value in peft.get_peft_model_state_dict(pipeline.transformer).items()}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import diffusers
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -129,7 +130,6 @@ def test_compiled_blocks_are_the_denoisers_own(tiny_model: Callable[[str], Path]
 
 
 def test_a_component_comes_from_a_file_of_its_own(tiny_model: Callable[[str], Path], tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
     folder = tiny_model("flux")
     weights = load_file(folder / "transformer" / "diffusion_pytorch_model.safetensors")
     writer = gguf.GGUFWriter(tmp_path / "t.gguf", "flux")

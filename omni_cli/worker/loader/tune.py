@@ -6,7 +6,6 @@ after the weights:  scheduler ─> casting ─> attention ─> step cache ─> V
 A knob that a pipeline lacks is an error that names what it has: a run that silently goes without would be measured as with it.
 """
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,8 +32,6 @@ def check(tuning: Tuning) -> None:
         *check_cache(tuning),
         *check_quantization(tuning),
     ]
-    if tuning.offload != "none" and importlib.util.find_spec("accelerate") is None:
-        problems.append(f"--offload {tuning.offload} needs the accelerate package: pip install accelerate")
     if problems:
         raise ModelLoadError("\n".join(problems))
 
