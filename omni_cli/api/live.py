@@ -2,9 +2,9 @@
 
 import time
 
-from omni_cli.api.run import Tally, finish
+from omni_cli.api.run import Tally, accounted
 from omni_cli.api.session import Session
-from omni_cli.errors import EngineError, Interrupted, OmniGenError, Problem, UsageError
+from omni_cli.errors import Problem, UsageError
 from omni_cli.events import Note, RequestFinished, RunStarted
 from omni_cli.journal import check_folder
 from omni_cli.planner.located import Located
@@ -22,48 +22,37 @@ def run_live(session: Session, source: Source) -> int:
     A row with a mistake is told at once, with its place, and counts as failed; it leaves no row in the manifest, where the id it
     claims may be another's. The run's own model is loaded before the first row arrives. Raises EngineError as `run_file` does.
     """
-    tally, code, reason = Tally(), EngineError.exit_code, None
-    rejections = _Rejections(session)
-    try:
+    tally = Tally()
+    with accounted(session, tally) as ending:
         check_folder(session.config.output.output_dir)
         session.hold()
         session.begin()
         model, folder = session.config.model.title, session.config.output.output_dir
         session.observe(RunStarted(at=time.monotonic(), total=None, skipped=0, model=model, output_dir=folder))
-        planned = session.planner(source.base).plan_each(source.rows(), rejections)
+        planned = session.planner(source.base).plan_each(source.rows(), _Rejections(session, tally))
         for result in session.render(planned, live=True):
             tally.count(result)
-        code = _exit_code(session, tally, rejections.count)
-    except Interrupted as error:
-        code, reason = session.stop.exit_code, str(error)
-        raise
-    except OmniGenError as error:
-        code, reason = error.exit_code, str(error)
-        raise
-    finally:
-        tally.failed += rejections.count
-        tally.total = tally.tried + session.skipped
-        finish(session, tally, code, reason)
-    return code
+        ending.code = _exit_code(session, tally)
+    return ending.code
 
 
-def _exit_code(session: Session, tally: Tally, rejected: int) -> int:
+def _exit_code(session: Session, tally: Tally) -> int:
     if session.stop.requested and not session.config.fail_fast:
         return session.stop.exit_code
-    if rejected and not tally.tried and not session.skipped:
+    if tally.rejected and not tally.tried and not session.skipped:
         return UsageError.exit_code
-    return 1 if rejected or tally.failed else 0
+    return 1 if tally.rejected or tally.failed else 0
 
 
 class _Rejections:
     """Tells rows that cannot be rendered, from the thread that reads them, and counts them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, tally: Tally) -> None:
         self._session = session
-        self.count = 0
+        self._tally = tally
 
     def __call__(self, row: Located | None, problems: list[Problem]) -> None:
-        self.count += 1
+        self._tally.rejected += 1
         text = "\n".join(map(str, problems))
         now = time.monotonic()
         if row is None:

@@ -1,6 +1,8 @@
 """A whole run: check every row, find out about its models meanwhile, render what is missing, say how it went."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from omni_cli.api.session import Session
@@ -19,12 +21,13 @@ CHECK_ALONE_S = 0.3
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests there are and how those that were tried ended."""
+    """How many requests there are, how those that were tried ended, and how many rows were no request that could be."""
 
     total: int = 0
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    rejected: int = 0
 
     @property
     def tried(self) -> int:
@@ -48,8 +51,8 @@ def run_file(session: Session, source: Source) -> int:
     Raises PromptFileError with all problems before anything is rendered, and EngineError if the engine died; what was done
     is kept. RunFinished is the last event in every case, with the process's exit code.
     """
-    tally, code, reason = Tally(), EngineError.exit_code, None
-    try:
+    tally = Tally()
+    with accounted(session, tally) as ending:
         check_folder(session.config.output.output_dir)
         models = judge(session, source, tally)
         session.observe(
@@ -62,16 +65,8 @@ def run_file(session: Session, source: Source) -> int:
             )
         )
         _render(session, source, tally)
-        code = _exit_code(session, tally)
-    except Interrupted as error:
-        code, reason = session.stop.exit_code, str(error)
-        raise
-    except OmniGenError as error:
-        code, reason = error.exit_code, str(error)
-        raise
-    finally:
-        finish(session, tally, code, reason)
-    return code
+        ending.code = _exit_code(session, tally)
+    return ending.code
 
 
 def judge(session: Session, source: Source, tally: Tally, *, hold: bool = True) -> list[str]:
@@ -138,15 +133,38 @@ def _exit_code(session: Session, tally: Tally) -> int:
     return session.stop.exit_code if session.stop.requested and tally.done + session.skipped < tally.total else 0
 
 
-def finish(session: Session, tally: Tally, code: int, reason: str | None) -> None:
-    """Say that the run is over, and how it went."""
+@dataclass(slots=True)
+class Ending:
+    """The exit code of a run, that of a dead engine until it is known, and why, where an error ended it."""
+
+    code: int = EngineError.exit_code
+    reason: str | None = None
+
+
+@contextmanager
+def accounted(session: Session, tally: Tally) -> Iterator[Ending]:
+    """RunFinished is the last event, whichever way the block ends."""
+    ending = Ending()
+    try:
+        yield ending
+    except Interrupted as error:
+        ending.code, ending.reason = session.stop.exit_code, str(error)
+        raise
+    except OmniGenError as error:
+        ending.code, ending.reason = error.exit_code, str(error)
+        raise
+    finally:
+        _finish(session, tally, ending)
+
+
+def _finish(session: Session, tally: Tally, ending: Ending) -> None:
     figures = session.timeline.figures()
     session.observe(
         RunFinished(
             at=time.monotonic(),
-            exit_code=code,
+            exit_code=ending.code,
             done=tally.done,
-            failed=tally.failed,
+            failed=tally.failed + tally.rejected,
             cancelled=tally.cancelled,
             skipped=session.skipped,
             not_run=max(0, tally.total - tally.tried - session.skipped),
@@ -154,6 +172,6 @@ def finish(session: Session, tally: Tally, code: int, reason: str | None) -> Non
             output_hidden=figures.output_hidden,
             device_idle=figures.device_idle,
             longest_gap=figures.longest_gap,
-            reason=reason,
+            reason=ending.reason,
         )
     )
