@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from diffusers.models.attention_dispatch import _AttentionBackendRegistry, attention_backend
 from safetensors.torch import load_file
 
 from omni_cli.config import EngineConfig, ModelConfig, Tuning
@@ -64,7 +65,8 @@ def with_casting(pipeline: Any) -> None:
 
 
 def with_math_attention(pipeline: Any) -> None:
-    pipeline.transformer.set_attention_backend("_native_math")
+    with attention_backend("_native_math"):  # or it would stay for every test behind this one
+        pipeline.transformer.set_attention_backend("_native_math")
 
 
 def _named(value: object) -> str:
@@ -122,6 +124,13 @@ def test_attention_backend_and_vae_switches_reach_the_modules(tiny_model: Callab
         if hasattr(module, "processor")
     }
     assert backends == {"_native_math"}
+
+
+def test_the_attention_of_one_model_is_not_that_of_the_next(tiny_model: Callable[[str], Path]) -> None:
+    before = levels(run(tuned(tiny_model("wan")), planned(**CLIP))[0])
+    tuned(tiny_model("wan"), attention_backend="_native_math")
+    assert _AttentionBackendRegistry._active_backend.value == "native"
+    np.testing.assert_array_equal(levels(run(tuned(tiny_model("wan")), planned(**CLIP))[0]), before)
 
 
 def test_compiled_blocks_are_the_denoisers_own(tiny_model: Callable[[str], Path]) -> None:

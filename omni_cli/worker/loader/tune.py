@@ -11,7 +11,7 @@ from typing import Any
 
 import diffusers
 import torch
-from diffusers.models.attention_dispatch import AttentionBackendName
+from diffusers.models.attention_dispatch import AttentionBackendName, attention_backend
 from diffusers.utils import DummyObject
 
 from omni_cli.config import Tuning
@@ -47,8 +47,7 @@ def apply(pipeline: Any, tuning: Tuning, device: torch.device, dtype: torch.dtyp
                 storage_dtype=storage, compute_dtype=dtype
             )
     if tuning.attention_backend:
-        for name, part in denoisers(pipeline):
-            _able(name, part, "set_attention_backend", "--attention-backend")(tuning.attention_backend)
+        _attend(pipeline, tuning.attention_backend)
     if tuning.cache:
         for name, part in denoisers(pipeline):
             enable_cache(pipeline, name, part, tuning)
@@ -62,6 +61,17 @@ def apply(pipeline: Any, tuning: Tuning, device: torch.device, dtype: torch.dtyp
     if tuning.compile:
         for name, part in denoisers(pipeline):
             _compile(name, part)
+
+
+def _attend(pipeline: Any, backend: str) -> None:
+    """`backend` for the denoisers of `pipeline`. diffusers makes it the whole process's, too: the model loaded next would get it."""
+    methods = [_able(name, part, "set_attention_backend", "--attention-backend") for name, part in denoisers(pipeline)]
+    try:
+        with attention_backend(backend):  # puts the process's own back
+            for method in methods:
+                method(backend)
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise ModelLoadError(f"--attention-backend {backend}: {error}") from error
 
 
 def denoisers(pipeline: Any) -> Iterator[tuple[str, Any]]:
