@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from omni_cli.api.run import run_file
 from omni_cli.api.session import Session
@@ -42,7 +41,7 @@ class Ran:
         prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
         self.out = folder / out
         self.events: list[AnyEvent] = []
-        engine = EngineConfig(**{"executor": "inline", "threads": 1, **config.pop("engine", {})})
+        engine = EngineConfig(**{"executor": "inline", **config.pop("engine", {})})
         run = RunConfig(engine=engine, output=OutputConfig(output_dir=str(self.out)), **config)
         with Source(str(prompts), run.defaults) as source, Session(run, self.events.append, Timeline()) as session:
             self.code = run_file(session, source)
@@ -57,15 +56,6 @@ class Ran:
 
     def bytes_of(self, id_: str) -> bytes:
         return (self.out / f"{id_}.npy").read_bytes()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """As many as the worker process gets: sums over another number of threads may round to another level."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
