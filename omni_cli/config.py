@@ -1,11 +1,11 @@
-"""Settings: frozen, inert, grown by layer, varied with `msgspec.structs.replace`. Nothing here reads, probes or loads.
+"""Settings: frozen structs, varied with `msgspec.structs.replace`. Nothing here reads files, probes devices or loads.
 
-"auto" stays "auto" until the room that knows the answer builds a new value from it.
+"auto" stays "auto" until the module that can resolve it builds a new struct.
 """
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,46 +15,51 @@ from omni_cli.log import logger
 from omni_cli.request import GenerationRequest
 
 DRAIN_TIMEOUT_S = 10.0
-"""How long a release of memory waits for in-flight outputs (fixed by the async output design)."""
+"""Seconds that a release of device memory waits for outputs in flight; vLLM-Omni's async output uses the same value."""
 
 OUTPUT_TIMEOUT_S = 600.0
-"""Default wait for an OUTPUT_READY (fixed by the async output design)."""
+"""Seconds to wait for OUTPUT_READY after COMPUTE_DONE; vLLM-Omni's async output uses the same default."""
 
 OUTPUT_TIMEOUT_VARIABLE = "VLLM_OMNI_ASYNC_OUTPUT_TIMEOUT"
 
 INLINE_BYTES = 1024 * 1024
-"""Payloads up to 1 MB travel inside the message (fixed by the async output design)."""
+"""Payloads up to this size travel inside the message; vLLM-Omni's async output uses the same threshold."""
 
 DISK_WAIT_S = 300.0
-"""Long enough for somebody who watches to make room, short enough that a node does not idle through the night."""
+"""Seconds to wait for a full or failing disk: time for a person to make room, not a night of an idle node."""
 
 PREVIEW_SUFFIX = ".preview.png"
-"""Ending of a preview's name, after the stem of the output beside which it lies."""
+"""Suffix of a preview's file name, after the stem of its output."""
 
 AUTO_BATCH_SIZE = 0
-"""The batch size is found by measuring."""
+"""Value of `EngineConfig.batch_size` that asks for a measured batch size."""
 
 ExecutorName = Literal["local", "inline"]
 EncoderName = Literal["auto", "pyav", "ffmpeg"]
+ChangedPolicy = Literal["refuse", "keep", "replace"]
+LayoutName = Literal["vbench", "geneval", "hf-dataset"]
+ResultsFormat = Literal["openai", "openai-base64"]
 CacheName = Literal["first-block", "faster", "mag", "pyramid-attention-broadcast", "sea", "taylorseer", "text-kv"]
 OffloadName = Literal["none", "model", "sequential", "group"]
+PromptSyntax = Literal["auto", "plain", "a1111"]
 ProgressMode = Literal["auto", "rich", "plain", "json", "none"]
 
 
 class VideoOutputTransport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How decoded output leaves the device; the key and its meaning are those of the deploy configuration."""
+    """How decoded output leaves the device. Keys are those of vLLM-Omni's `video_output_transport`."""
 
     enable_device_postprocess: bool = True
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is changed of a pipeline after its files; names are those of diffusers.
+    """Changes to a pipeline after its files are chosen; names are diffusers' own.
 
-    `scheduler` is a class of diffusers, built from the configuration of the model's own with `scheduler_config` and
-    `flow_shift` laid over it. `cache` is a step cache (`CACHES`) and `cache_config` the fields of its config class.
-    `quantization` is a backend of diffusers' quantizers for the components `quantize` (none named: the denoisers), with the
-    keywords `quantization_config`. `layerwise_casting` is the dtype that denoisers store their weights in. `components`
-    replaces a component by a `.safetensors` or `.gguf` file. `compile` compiles the repeated blocks of the denoisers.
+    `scheduler` names a scheduler class of diffusers, built from the config of the model's own scheduler updated with
+    `scheduler_config` and `flow_shift`. `cache` is a step cache (`CacheName`), `cache_config` the fields of its config
+    class. `quantization` is a quantization backend of diffusers for the components in `quantize` (empty: the
+    denoisers), with the keywords `quantization_config`. `layerwise_casting` is the storage dtype of the denoisers'
+    weights. `components` maps a component's name to a `.safetensors` or `.gguf` file. `compile` compiles the repeated
+    blocks of the denoisers.
     """
 
     scheduler: str | None = None
@@ -75,12 +80,11 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model, and how it is loaded. `model`: "demo", a folder, a hub id, or a `.safetensors` file.
+    """Which model to load, and how. `model` is "demo", a folder, a hub id, or a `.safetensors` file.
 
-    `name` is what requests call it, where `model` is a path made from that name; None where nobody but `model` names it.
-
-    `custom_pipeline` is a Python file, or a folder with a `pipeline.py`, whose pipeline class runs the model; `cards` a TOML file
-    with cards of the user's own (`models/own.py`).
+    `name` is the model as requests spell it, where `model` is a path derived from that spelling; None otherwise.
+    `custom_pipeline` is a Python file, or a folder with a `pipeline.py`, that defines the pipeline class. `cards` is a
+    TOML file of user cards (`models/user_cards.py`).
     """
 
     model: str = "demo"
@@ -98,71 +102,99 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The model as the user named it: the id of rows and fingerprints, the same wherever the files lie."""
+        """The model as the user spelled it: its id in rows and fingerprints, independent of where the files are."""
         return self.name or self.model
 
     def __hash__(self) -> int:
-        """Of what tells models apart; the tuning holds mappings, which have no hash."""
+        """Hash the fields that tell models apart; `tuning` holds dicts, which have no hash."""
         return hash((self.model, self.name, self.revision, self.dtype))
+
+
+ForwardTimeout = float | Literal["auto"] | None
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are executed.
 
-    `batch_size` is outputs per call, or AUTO_BATCH_SIZE. `max_inflight_bytes` bounds the finished outputs that are not on disk
-    yet, over device, ring and encoders; `prompt_cache_bytes` the prompt embeddings that are kept on the device. `output_timeout` and `forward_timeout` are in seconds; a forward that takes longer
-    (None: as long as it likes) costs its worker's life. More than `max_restarts` deaths of workers without an output in between
-    end the run. `chunked_decode`: frames of a video leave as they are decoded, where VAE and format allow it. `keep_invalid` writes outputs that hold NaN or infinity, `fail_on_constant` refuses those of one colour.
-    `runner` is the import path of the runner class that the worker builds. `step_execution` hands every denoising step to the
-    executor, which decides whether the request goes on; a preview is made after every `preview_every`th one (0: none).
-    `drain_timeout` is how long, in seconds, every release of device memory waits for outputs in flight.
-    `interpolator` is a TorchScript file that makes the frames between (None: they are blended).
+    - `step_execution`: hand every denoising step to the executor, which decides whether the request goes on.
+    - `preview_every`: steps between previews; 0 for none.
+    - `workers`: worker processes; "auto": one, and more as the executor is scaled.
+    - `max_restarts`: deaths of workers without an output in between; one more ends the run.
+    - `batch_size`: outputs per pipeline call, or AUTO_BATCH_SIZE.
+    - `max_inflight_bytes`: limit of finished outputs that are not on disk yet, over device, ring and encoders.
+    - `prompt_cache_bytes`: limit of the prompt embeddings kept on the device.
+    - `output_timeout`: seconds from COMPUTE_DONE to OUTPUT_READY; the request fails on expiry.
+    - `drain_timeout`: seconds that a release of device memory waits for outputs in flight.
+    - `forward_timeout`: seconds, None for unlimited; the worker is replaced on expiry. "auto": twenty times the slowest
+      forward of that shape so far, at least two minutes, and unlimited for the first.
+    - `threads`: intra-op threads of a worker, None for torch's default.
+    - `chunked_decode`: send frames of a video while the rest is being decoded, where VAE and format allow it.
+    - `keep_invalid`: write outputs that hold NaN or infinity. `fail_on_constant`: refuse outputs of one colour.
+    - `fail_on_nsfw`: refuse outputs with a sample that the pipeline's safety checker blackened.
+    - `interpolator`: TorchScript file that makes the frames in between; None to blend them.
+    - `runner`: import path of the worker's runner class, `module:Class`.
     """
 
     executor: ExecutorName = "local"
     async_output: bool = True
     step_execution: bool = False
     preview_every: int = 0
-    workers: int = 1
+    workers: int | Literal["auto"] = "auto"
     max_restarts: int = 3
     batch_size: int = 1
     max_inflight_bytes: int = 1 << 30
     prompt_cache_bytes: int = 64 << 20
     output_timeout: float = OUTPUT_TIMEOUT_S
     drain_timeout: float = DRAIN_TIMEOUT_S
-    forward_timeout: float | None = None
+    forward_timeout: ForwardTimeout = "auto"
     transport: VideoOutputTransport = VideoOutputTransport()
     threads: int | None = None
     chunked_decode: bool = True
     keep_invalid: bool = False
     fail_on_constant: bool = False
+    fail_on_nsfw: bool = False
     interpolator: str | None = None
     runner: str = "omni_cli.worker.runner:DiffusersRunner"
 
     @property
+    def least_workers(self) -> int:
+        """The number of workers that start at once: all of them, or one with "auto"."""
+        return 1 if self.workers == "auto" else self.workers
+
+    @property
     def is_synchronous(self) -> bool:
-        """Pure step mode: no thread listens to the worker but the caller's, and the worker has none for its outputs."""
+        """True in pure step mode: no pump thread in the parent and no output thread in the worker."""
         return self.step_execution and not self.async_output and self.executor == "local"
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how files are written. `png_compression` 0..9, `quality` 1..100 (JPEG, WebP, AVIF).
+    """Where and how files are written.
 
-    `codec` (None: the container's first) and `pix_fmt` (None: the codec's first that keeps the size) are names of `writers.codecs`,
-    `crf` is 0 to what the codec ends at, `encoder_preset` one of x264's names, whatever the codec.
-
-    `keep_partial`: a stop also cancels videos whose frames have begun to leave, and keeps the frames as `{name}.partial.mp4`.
-    `disk_check`: compare what the run will write with what is free before it starts. `disk_wait` is how many seconds a disk that is
-    full or out of order is waited for, with no new forwards meanwhile, before the run ends.
-    `encoder_timeout`: seconds for which an ffmpeg program may take no frame, or not leave after the last one. In a run it is the
-    output timeout.
+    - `layout`: names, folders and metadata that an evaluator expects, in place of `name_template`.
+    - `results`: the result file of an API, with paths or with the files in it as base64.
+    - `overwrite`: render every request, finished or not.
+    - `changed`: what becomes of a request that is done, with its files in place, and differs now: "refuse" the run,
+      "keep" the files and leave it out, or "replace" them.
+    - `png_compression`: 0 to 9. `quality`: 1 to 100, for JPEG, WebP and AVIF.
+    - `codec`: None for the container's default. `pix_fmt`: None for the codec's first one that keeps the size.
+    - `crf`: 0 up to the codec's largest value. `encoder_preset`: a preset name of x264, translated for other codecs.
+    - `encoder_timeout`: seconds in which an ffmpeg program must take a frame, or exit after the last one. A run sets it
+      to the output timeout.
+    - `float_arrays`: npy, npz and safetensors files hold float32 in 0..1, not levels (`with_float_arrays`).
+    - `writers`: writer threads, None to choose by the cores.
+    - `disk_check`: compare the estimated bytes with the free space before the run starts.
+    - `keep_partial`: a stop also ends videos whose frames have begun to arrive and keeps them as `{name}.partial.mp4`.
+    - `disk_wait`: seconds to wait for a full or failing disk, without new forwards, before the run ends.
     """
 
     output_dir: str = "outputs"
     image_format: str | None = None
     video_format: str | None = None
     name_template: str = "{id}"
+    layout: LayoutName | None = None
+    results: ResultsFormat | None = None
     overwrite: bool = False
+    changed: ChangedPolicy = "refuse"
     keep_previews: bool = False
     metadata: bool = True
     png_compression: int = 1
@@ -173,46 +205,82 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     encoder: EncoderName = "auto"
     encoder_preset: str = "veryfast"
     encoder_timeout: float = OUTPUT_TIMEOUT_S
+    float_arrays: bool = False
     writers: int | None = None
     disk_check: bool = True
     keep_partial: bool = False
     disk_wait: float = DISK_WAIT_S
 
 
-class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one run. `defaults` are the values of flags for requests that do not say; `seed` is the base seed.
+class PromptsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row of a prompt list becomes: one request, or several.
 
-    `lookahead` is how many requests may be held back so that those of one model, adapters and shape come together; 0 keeps the
-    file's order.
+    - `syntax`: "a1111" reads flags, LoRA tags and weights of AUTOMATIC1111's web UI, kohya's scripts and InvokeAI in
+      prompts; "plain" leaves them as words, and so does "auto", with a warning.
+    - `lora_dir`: folder of the adapters that LoRA tags name.
+    - `expand`: alternatives in prompts (`{a|b}`, `{2$$a|b|c}`, `__wildcard__`): 0 leaves them as words, "all" makes a
+      request of each combination, a number makes so many requests of combinations that are drawn.
+    - `wildcards`: folder of the wildcard files; None for `wildcards` beside the prompt file.
+    - `matrix`: values by field; each row is rendered with every combination, whatever it says of these fields itself.
+    - `repeat`: requests per combination; they differ in their seeds.
+    """
+
+    syntax: PromptSyntax = "auto"
+    lora_dir: str | None = None
+    expand: int | Literal["all"] = 0
+    wildcards: str | None = None
+    matrix: Mapping[str, Sequence[Any]] = {}
+    repeat: int = 1
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings of a run.
+
+    `defaults` holds the flags' values for fields that a request leaves out. `seed` is the base of derived seeds.
+    `shard`: see `storage.shards`. `stop_timeout` is the number of seconds after a stop signal until running forwards
+    are killed, None for unlimited. `lookahead` is the number of requests that may be reordered to bring one model, LoRA
+    and shape together; 0 keeps the order of the file.
     """
 
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
     output: OutputConfig = OutputConfig()
+    prompts: PromptsConfig = PromptsConfig()
     defaults: GenerationRequest = GenerationRequest()
     seed: int = 0
     limit: int | None = None
     shard: tuple[int, int] | None = None
     fail_fast: bool = False
+    stop_timeout: float | None = None
     lookahead: int = 1000
 
 
+def with_float_arrays(config: RunConfig) -> RunConfig:
+    """Return `config` with float arrays if the conversion to levels on the device is switched off."""
+    if config.engine.transport.enable_device_postprocess:
+        return config
+    return msgspec.structs.replace(config, output=msgspec.structs.replace(config.output, float_arrays=True))
+
+
 def check_engine(engine: EngineConfig) -> None:
-    """Raise UsageError for settings that contradict each other, all at once."""
+    """Raise UsageError that lists every setting of `engine` that is out of range or contradicts another."""
     problems: list[str] = []
     if engine.preview_every < 0:
         problems.append(f"--preview-every {engine.preview_every}: must be a number of steps, 1 or more")
-    if engine.is_synchronous and engine.workers > 1:
+    if engine.is_synchronous and engine.least_workers > 1:
         problems.append(
-            f"--workers {engine.workers}: --step-execution with --no-async runs one call at a time on the caller's thread; "
-            "leave --async on, or use one worker"
+            f"--workers {engine.workers}: --step-execution with --no-async runs one call at a time on the caller's "
+            "thread; leave --async on, or use one worker"
         )
     if problems:
         raise UsageError("\n".join(problems))
 
 
 def output_timeout(environ: Mapping[str, str] = os.environ) -> float:
-    """Seconds to wait for an output: the environment's value if it is a positive number, else the default and one warning."""
+    """Return the seconds to wait for an output: OUTPUT_TIMEOUT_VARIABLE of `environ` if it is a positive number.
+
+    Anything else gives OUTPUT_TIMEOUT_S and one warning.
+    """
     text = environ.get(OUTPUT_TIMEOUT_VARIABLE)
     if text is None:
         return OUTPUT_TIMEOUT_S

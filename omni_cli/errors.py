@@ -1,34 +1,41 @@
-"""Every error a user can meet, and the exit code of each.
+"""Every error that a user can meet, and the exit code of each.
 
     OmniGenError                      3
-    ├── UsageError                    2   flags or configuration that cannot be used
-    │   ├── PromptFileError           2   one or more located problems in a prompt file
-    │   └── OutputFolderError         2   the output folder cannot be written, or another run holds it
-    ├── EngineError                   3   the engine could not start, or died for good
-    │   ├── ModelLoadError            3   the model could not be loaded
-    │   ├── StorageLost               3   nothing can be stored any more, and waiting did not help
-    │   ├── WorkerDied                3   a worker process ended without being asked to
-    │   └── ProtocolError             3   a message that does not belong on this channel
+    ├── UsageError                    2   flags, settings or files that cannot be used; nothing was rendered
+    │   ├── PromptFileError           2   a prompt file has problems: carries all of them
+    │   ├── DiagnosticError           2   a value, name or file cannot be used: carries one Diagnostic
+    │   └── OutputFolderError         2   the output folder cannot be written, or another run has locked it
+    ├── EngineError                   3   the engine cannot start or cannot go on
+    │   ├── DependencyError           3   a required package is missing or too old
+    │   ├── ModelLoadError            3   the model cannot be loaded
+    │   │   └── HubUnreachable        3   the hub does not answer, and the model is not in the local cache
+    │   ├── StorageUnavailable        3   no output can be stored any more
+    │   ├── WorkerDied                3   a worker process exited unexpectedly
+    │   └── ProtocolError             3   a message is not valid on its channel
+    ├── RunCutShort                   3   some was rendered, and the other requests cannot be used any more
     ├── RequestError                  1   one request failed; the others go on
     │   ├── InputUnreadable           1   an input file of the request cannot be read
     │   ├── ForwardError              1   the pipeline raised
-    │   ├── OutOfDeviceMemory         1   the device's memory is too small, whatever was tried
-    │   ├── MediaContractError        1   the pipeline's output breaks the media contract
-    │   ├── NonFiniteOutput           1   the pipeline's output holds NaN or infinity
+    │   ├── OutOfDeviceMemory         1   the device has too little memory, even for one sample
+    │   ├── MediaContractError        1   the pipeline's output has a wrong shape, dtype or layout
+    │   ├── NonFiniteOutput           1   the pipeline's output has NaN or infinity in it
     │   ├── ConstantOutput            1   the pipeline's output is one colour
-    │   ├── WriteError                1   encoding or placing the file failed
-    │   │   └── StorageFault          1   the disk is at fault, not the request: it may pass
-    │   ├── OutputTimeout             1   no output within the output wait
-    │   ├── ModelUnavailable          1   the request's own model could not be loaded; those of other models go on
-    │   └── RequestCancelled          1   cancelled before it finished
-    └── Interrupted                 130   stopped by the user
+    │   ├── NsfwContent               1   the pipeline's safety checker blackened the output
+    │   ├── WriteError                1   a file cannot be encoded or stored
+    │   │   └── StorageError          1   the disk failed, not the encoding: a retry may succeed
+    │   ├── OutputTimeout             1   the output did not arrive in time
+    │   ├── ModelUnavailable          1   the request's own model cannot be loaded
+    │   └── RequestCancelled          1   the request was cancelled before it finished
+    └── Interrupted                 130   the user stopped the run
 
 A message names what is wrong, where, and what to do about it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
 
 
 class OmniGenError(Exception):
@@ -37,144 +44,207 @@ class OmniGenError(Exception):
     exit_code: ClassVar[int] = 3
 
 
+class Diagnostic(msgspec.Struct, frozen=True):
+    """One thing that is wrong with the user's input: cause, remedy, field and place.
+
+    `cause` continues the field's name ("is empty"). `remedy` says what to do or what is allowed, and may be empty.
+    `offset` counts characters from the start of the row's text, until `Row.locate` turns it into a place.
+    `line` and `column` count from 1, 0 means unknown; `column` counts characters. `rows` is the number of rows that
+    have this problem; the place is that of the first, `also` are the lines of the others if they are few.
+    """
+
+    cause: str
+    remedy: str = ""
+    field: str = ""
+    offset: int = 0
+    source: str = ""
+    line: int = 0
+    column: int = 0
+    rows: int = 1
+    also: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return `file:line:column: field: cause; remedy (in 30 rows, first at line 1)`, without the empty parts."""
+        place = f"{self.source}: " if self.source else ""
+        if self.line:
+            place = f"{self.source}:{self.line}:{self.column}: "
+        subject = f"{self.field}: " if self.field else ""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{place}{subject}{self.cause}{remedy}{self._other_rows()}"
+
+    def _other_rows(self) -> str:
+        if self.rows < 2:
+            return ""
+        if self.also:
+            return f" (also at line{'s' if len(self.also) > 1 else ''} {', '.join(map(str, self.also))})"
+        first = f"first at line {self.line}" if self.line else "this is the first"
+        return f" (in {self.rows:,} rows, {first})"
+
+
 class UsageError(OmniGenError):
-    """Flags or configuration that cannot be used; nothing was run."""
+    """Raised for flags, settings or files that cannot be used, before anything is rendered."""
 
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One located fault of a prompt file.
+class PromptFileError(UsageError):
+    """Raised once for a prompt file, with all its problems in file order, equal ones as one.
 
-    `line` and `column` count from 1; 0 means that the place is not known. `column` counts characters.
+    `count` is the number of problems, where each row that has one of them counts.
     """
 
-    source: str
-    line: int
-    column: int
-    field: str
-    message: str
-    allowed: str = ""
-
-    def __str__(self) -> str:
-        """`file:line:column: field: what is wrong; what is allowed`."""
-        place = f"{self.source}:{self.line}:{self.column}"
-        subject = f"{self.field}: " if self.field else ""
-        advice = f"; {self.allowed}" if self.allowed else ""
-        return f"{place}: {subject}{self.message}{advice}"
-
-
-class PromptFileError(UsageError):
-    """All problems of a prompt file at once, in file order."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        """Keep `problems` and make them the message, one per line."""
+    def __init__(self, problems: Sequence[Diagnostic], count: int | None = None) -> None:
+        """Make `problems` the message, one per line; there are as many as listed unless `count` is given."""
         self.problems = tuple(problems)
+        self.count = len(self.problems) if count is None else count
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class DiagnosticError(UsageError):
+    """Raised by a rule for a value, name or file that cannot be used; its caller adds the place to `diagnostic`."""
+
+    def __init__(self, cause: str, remedy: str = "", field: str = "", offset: int = 0) -> None:
+        """Make the diagnostic of these parts the message."""
+        self.diagnostic = Diagnostic(cause, remedy, field, offset)
+        super().__init__(str(self.diagnostic))
+
+    def at(self, field: str, offset: int) -> Diagnostic:
+        """Return the diagnostic with `field` and `offset`."""
+        return replace(self.diagnostic, field=field, offset=offset)
+
+
 class OutputFolderError(UsageError):
-    """The output folder cannot be written, or another run holds it."""
+    """Raised if the output folder cannot be written, or if another run has locked it."""
 
 
 class EngineError(OmniGenError):
-    """The engine could not start, or died for good."""
+    """Raised if the engine cannot start, or cannot go on after a worker failed for good."""
+
+
+class DependencyError(EngineError):
+    """Raised before anything is started if a required package is missing or too old; the message has the remedy."""
 
 
 class ModelLoadError(EngineError):
-    """The model could not be loaded; the message carries the loader's reason."""
+    """Raised if the model cannot be loaded; the message has the loader's reason."""
 
 
-class StorageLost(EngineError):
-    """Nothing can be stored any more, and waiting did not help or is of no use; what was not stored is rendered again."""
+class HubUnreachable(ModelLoadError):
+    """Raised if the hub does not answer and the model is not in the local cache. `reason` names hub and cause."""
+
+    remedy: ClassVar[str] = (
+        "check the network, give --model a local folder, or download the model where there is a network; with"
+        " HF_HUB_OFFLINE=1 only the cache is used, at once"
+    )
+
+    def __init__(self, repo: str, reason: str) -> None:
+        """Make a message of `reason` and what to do."""
+        self.reason = reason
+        super().__init__(f"--model {repo!r}: {reason}, and the model is not in the local cache: {self.remedy}")
+
+
+class StorageUnavailable(EngineError):
+    """Raised if no output can be stored any more and retries cannot help; a later run renders what is missing."""
 
 
 class WorkerDied(EngineError):
-    """A worker process ended without being asked to; names exit code or signal."""
+    """Raised if a worker process exits unexpectedly; the message has its exit code or signal."""
 
 
 class ProtocolError(EngineError):
-    """A message that does not belong on this channel, or cannot be decoded."""
+    """Raised for a message that is not valid on its channel, or that cannot be decoded."""
+
+
+class RunCutShort(OmniGenError):
+    """Raised if the requests that are left cannot be used, after others were rendered; the message counts them."""
 
 
 class RequestError(OmniGenError):
-    """One request failed; the others go on. `kind` is the row's `error.kind`, `attempts` how often its forward was begun."""
+    """Raised if one request fails; the others go on.
+
+    `kind` becomes `error.kind` of the manifest's row. `attempts` counts how often the forward was started.
+    """
 
     exit_code = 1
     kind: ClassVar[str] = "failed"
 
     def __init__(self, message: str = "", attempts: int = 1) -> None:
-        """`attempts` is what the executor counted; whoever raises it in a forward knows of one."""
+        """Keep `attempts`, which the executor counts."""
         super().__init__(message)
         self.attempts = attempts
 
 
 class InputUnreadable(RequestError):
-    """An input file of the request cannot be read as what it is meant to be; names the field and the file."""
+    """Raised if an input file cannot be read as its field needs it; the message names the field and the file."""
 
     kind = "input_unreadable"
 
 
 class ForwardError(RequestError):
-    """The pipeline raised during the forward pass."""
+    """Raised if the pipeline raises during the forward pass."""
 
     kind = "forward_failed"
 
 
 class OutOfDeviceMemory(RequestError):
-    """The device's memory is too small for the request, with everything tried that saves some."""
+    """Raised if the device runs out of memory even after every measure that saves some."""
 
     kind = "out_of_memory"
 
 
 class MediaContractError(RequestError):
-    """The pipeline's output breaks the media contract; names shape, dtype and rule."""
+    """Raised if the pipeline's output breaks the media contract; the message names shape, dtype and rule."""
 
     kind = "media_contract"
 
 
 class NonFiniteOutput(RequestError):
-    """The pipeline's output holds NaN or infinity; names how many and where."""
+    """Raised if the pipeline's output has NaN or infinity in it; the message says how many and where."""
 
     kind = "non_finite_output"
 
 
 class ConstantOutput(RequestError):
-    """Every pixel of an image or a clip is one colour, and that was asked to be a failure."""
+    """Raised if every pixel of an image or a clip has one colour and the user wants that to be a failure."""
 
     kind = "constant_output"
 
 
+class NsfwContent(RequestError):
+    """Raised if the pipeline's safety checker blackened a sample and the user wants that to be a failure."""
+
+    kind = "nsfw_content"
+
+
 class WriteError(RequestError):
-    """Encoding a file or placing it failed."""
+    """Raised if a file cannot be encoded or stored."""
 
     kind = "write_failed"
 
 
-class StorageFault(WriteError):
-    """The disk is at fault and not the request: full, read-only, out of order. It may pass, so the same may be tried again."""
+class StorageError(WriteError):
+    """Raised if the storage is at fault: full, read-only or failing. The same write may succeed later."""
 
 
 class OutputTimeout(RequestError):
-    """OUTPUT_READY did not arrive within the output wait."""
+    """Raised if OUTPUT_READY does not arrive within the output timeout."""
 
     kind = "output_timeout"
 
 
 class ModelUnavailable(RequestError):
-    """The model that the request names could not be loaded, after another one was."""
+    """Raised if the model that a request names cannot be loaded while other models of the run can."""
 
     kind = "model_load_failed"
 
 
 class RequestCancelled(RequestError):
-    """The request was cancelled before it finished."""
+    """Raised if the request is cancelled before it finishes."""
 
     kind = "cancelled"
 
 
 class Interrupted(OmniGenError):
-    """The user asked to stop; what was finished is kept."""
+    """Raised if the user stops the run; finished outputs are kept."""
 
     exit_code = 130

@@ -1,6 +1,6 @@
-"""What happened during a run, as data. The batch emits these; the view shows them, `--progress json` prints them.
+"""Events of a run. The batch and the executor emit them, views show them, `--progress json` prints them.
 
-An event is emitted from whichever thread saw it happen, so an observer must be thread-safe and must return at once.
+An event is emitted on the thread where it happened, so an observer must be thread-safe and must not block.
 Times are seconds of the system-wide monotonic clock (see `request.Interval`).
 """
 
@@ -14,13 +14,13 @@ EVENT_VERSION = 1
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """Base: every event carries the clock at which it was made."""
+    """Base of all events. `at` is the time of emission."""
 
     at: float
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
-    """`total` requests are to be rendered (None: not known yet), `skipped` were already done by an earlier run."""
+    """The run begins: `total` requests to render (None: not known yet), `skipped` done by an earlier run."""
 
     version: int = EVENT_VERSION
     total: int | None
@@ -30,14 +30,14 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
 
 
 class ModelLoading(Event, frozen=True, kw_only=True, tag="model_loading"):
-    """A step of loading: `what` names the part, for people."""
+    """A part of loading has begun: `what` names it for people."""
 
     worker: int
     what: str
 
 
 class ModelReady(Event, frozen=True, kw_only=True, tag="model_ready"):
-    """The model is loaded; `seconds` from process start to ready."""
+    """The model is loaded. `seconds` counts from the start of the process."""
 
     worker: int
     pipeline: str
@@ -47,22 +47,23 @@ class ModelReady(Event, frozen=True, kw_only=True, tag="model_ready"):
 
 
 class ModelSwitched(Event, frozen=True, kw_only=True, tag="model_switched"):
-    """Every worker has finished what it had in hand and loads `model`, in place of the one before."""
+    """Every worker has finished its calls and loads `model` in place of the previous one."""
 
     model: str
 
 
 class ForwardStarted(Event, frozen=True, kw_only=True, tag="forward_started"):
-    """The worker took these requests off its inbox."""
+    """The worker began the forward of these requests."""
 
     worker: int
     ids: tuple[str, ...]
 
 
 class ForwardStep(Event, frozen=True, kw_only=True, tag="forward_step"):
-    """Denoising step `step` of `total` (counted from 1) has finished for these requests.
+    """Denoising step `step` of `total`, counted from 1, is done for these requests.
 
-    In step mode, `timestep` is the one that was done and `sigma` the noise level that is left, in the scheduler's units.
+    In step mode, `timestep` is the timestep of this step and `sigma` the remaining noise level, in the scheduler's
+    units.
     """
 
     worker: int
@@ -74,7 +75,7 @@ class ForwardStep(Event, frozen=True, kw_only=True, tag="forward_step"):
 
 
 class PreviewWritten(Event, frozen=True, kw_only=True, tag="preview_written"):
-    """A picture of what the request looks like after `step` of `total`; `path` is POSIX, relative to the output folder."""
+    """A preview after `step` of `total` is written. `path` is POSIX and relative to the output folder."""
 
     id: str
     path: str
@@ -83,17 +84,20 @@ class PreviewWritten(Event, frozen=True, kw_only=True, tag="preview_written"):
 
 
 class ForwardDone(Event, frozen=True, kw_only=True, tag="forward_done"):
-    """COMPUTE_DONE for these requests; `forward` is the time of the forward pass."""
+    """COMPUTE_DONE of these requests, once per pipeline call. `forward` is the time of the forward pass.
+
+    A device that works asynchronously has timed it itself; the event then comes with the first output of the call.
+    """
 
     worker: int
     ids: tuple[str, ...]
     forward: Interval
 
 
-class OutputReady(Event, frozen=True, kw_only=True, tag="output_ready"):
+class OutputArrived(Event, frozen=True, kw_only=True, tag="output_ready"):
     """OUTPUT_READY: the output is in host memory.
 
-    `d2h` covers conversion and copy. `bytes` were moved from device to host, `copied` from host memory to host memory.
+    `d2h` covers conversion and copy. `bytes` is the number copied from device to host, `copied` from host to host.
     """
 
     worker: int
@@ -104,13 +108,13 @@ class OutputReady(Event, frozen=True, kw_only=True, tag="output_ready"):
 
 
 class EncodeStarted(Event, frozen=True, kw_only=True, tag="encode_started"):
-    """A writer has begun with the files of this request."""
+    """A writer began to encode the files of this request."""
 
     id: str
 
 
 class EncodeDone(Event, frozen=True, kw_only=True, tag="encode_done"):
-    """Files are in place; `encode` is time in the encoder, `write` the fsync and rename."""
+    """The files are in place. `encode` is the time in the encoder, `write` that of fsync and rename."""
 
     id: str
     encode: Interval
@@ -118,20 +122,36 @@ class EncodeDone(Event, frozen=True, kw_only=True, tag="encode_done"):
 
 
 class RequestFinished(Event, frozen=True, kw_only=True, tag="request_finished"):
-    """Terminal event of a request: its manifest row."""
+    """Last event of a request, with its manifest row."""
 
     result: Result
 
 
 class Note(Event, frozen=True, kw_only=True, tag="note"):
-    """One line for people: a warning, a fall-back taken, a worker restarted."""
+    """A line for people: a warning, a fallback taken, a worker restarted. `level`: "info", "warning" or "error"."""
 
     level: str
     text: str
 
 
+class RunStopping(Event, frozen=True, kw_only=True, tag="run_stopping"):
+    """A stop was requested: no new forwards begin, those that run are finished.
+
+    `seconds` is how long that takes at most, 0 if none runs, None if unknown; an estimate unless `is_limit`, a limit
+    that the user has set.
+    """
+
+    seconds: float | None
+    is_limit: bool = False
+
+
 class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
-    """Always the last event. `seconds` is wall time after the model was ready; the shares are of 0 to 1, None if unknown."""
+    """Last event of a run.
+
+    `with_notes` counts the done requests whose rows have notes.
+    `seconds` is wall time after the model was ready. `output_hidden` and `device_idle` are shares from 0 to 1,
+    `longest_gap` is in seconds; None if unknown.
+    """
 
     version: int = EVENT_VERSION
     exit_code: int
@@ -140,6 +160,7 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
     cancelled: int
     skipped: int
     not_run: int
+    with_notes: int = 0
     seconds: float
     output_hidden: float | None
     device_idle: float | None
@@ -156,11 +177,12 @@ AnyEvent = (
     | ForwardStep
     | PreviewWritten
     | ForwardDone
-    | OutputReady
+    | OutputArrived
     | EncodeStarted
     | EncodeDone
     | RequestFinished
     | Note
+    | RunStopping
     | RunFinished
 )
 

@@ -1,11 +1,11 @@
-"""The input files of a request: which there are, what each holds, and the same request with other paths.
+"""Input files of a request: list them with their kinds, or replace their paths.
 
-A field of a request holds a path. Among the keywords of `extra`, a file is written as an object of its kind and its path,
-alone or in a list: `{"control_image": {"image": "pose.png"}}`, `{"reference_images": [{"image": "a.png"}, {"image": "b.png"}]}`.
-Any other object is plain data for the pipeline.
+A field of a request holds a path. Inside `extra`, a file is an object of its kind and its path, alone or in a list:
+ `{"control_image": {"image": "pose.png"}}`, `{"reference_images": [{"image": "a.png"}, {"image": "b.png"}]}`.
+Any other object is data for the pipeline.
 """
 
-import re
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from operator import attrgetter
@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from omni_cli.request import GenerationRequest
+from omni_cli.storage.user_path import expand_user
 
 
 class InputKind(StrEnum):
-    """What a file is read as.
+    """How a file is read.
 
-    An image is a picture in RGB, a mask one in grey levels or a clip of them, a video a list of pictures. A tensor is one array (`.npy`, or a
-    `.safetensors` file of one tensor), tensors are several with the pipeline's own keywords as names (`.safetensors`).
+    IMAGE: an RGB picture. MASK: a grey-level picture, or a clip of them. VIDEO: a list of pictures. TENSOR: one array
+    (`.npy`, or a `.safetensors` file with one tensor). TENSORS: a `.safetensors` file whose tensors are named like
+    keywords of the pipeline. LORA: an adapter.
     """
 
     IMAGE = "image"
@@ -33,7 +35,7 @@ class InputKind(StrEnum):
 
 
 class InputFile(NamedTuple):
-    """A file that a request reads: the field that names it, its path, its kind, and of a file in `extra` the keyword."""
+    """An input file of a request. `keyword` is the key in `extra`, "" for a file that a field names."""
 
     field: str
     path: str
@@ -42,7 +44,7 @@ class InputFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How people are told of it: `image`, `extra.control_image`."""
+        """The place of the file in the request: `image`, `extra.control_image`."""
         return f"{self.field}.{self.keyword}" if self.keyword else self.field
 
 
@@ -54,36 +56,48 @@ FIELD_KINDS = {
     "prompt_embeds": InputKind.TENSORS,
     "latents": InputKind.TENSOR,
 }
-"""Fields that hold paths, and what is there. A `lora` may also be the id of one on a hub, and `extra` may hold objects."""
+"""Fields that hold paths, and the kinds of their files. `lora` and `extra` are handled apart."""
 
 EXTRA_KINDS = frozenset({InputKind.IMAGE, InputKind.MASK, InputKind.VIDEO, InputKind.TENSOR})
-"""Kinds that an object in `extra` may name."""
+"""Kinds allowed in an object of `extra`."""
 
-_given = attrgetter(*FIELD_KINDS, "lora", "extra")
+_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 
-_NOTHING = (None,) * (len(FIELD_KINDS) + 2)
+_path_fields = attrgetter(*FIELD_KINDS, "lora", "extra")
+
+_ALL_NONE = (None,) * (len(FIELD_KINDS) + 2)
 
 
 def input_files(request: GenerationRequest) -> list[InputFile]:
-    """Every input file of `request`, adapters included, in the order of the fields."""
-    found: list[InputFile] = []
+    """Return every input file of `request`, adapters included, in the order of the fields."""
+    files: list[InputFile] = []
 
-    def note(file: InputFile) -> str:
-        found.append(file)
+    def collect(file: InputFile) -> str:
+        files.append(file)
         return file.path
 
-    with_paths(request, note)
-    return found
+    with_paths(request, collect)
+    return files
+
+
+def base_name(path: str) -> str:
+    """Return the last part of an absolute `path`, of a folder too; a hub id or another relative name stays whole."""
+    return Path(os.path.normpath(path)).name if Path(path).is_absolute() else path
 
 
 def reads_files(request: GenerationRequest) -> bool:
-    """True if a pipeline call for `request` needs input files; adapters are no part of the call."""
+    """Return whether the pipeline call of `request` reads input files; adapters do not count."""
     return any(file.kind is not InputKind.LORA for file in input_files(request))
 
 
+def reads_clip(request: GenerationRequest) -> bool:
+    """Return whether `request` has an input clip, whose length a pipeline may keep or extend."""
+    return any(file.kind is InputKind.VIDEO for file in input_files(request))
+
+
 def with_paths(request: GenerationRequest, change: Callable[[InputFile], str]) -> GenerationRequest:
-    """`request` with the path of every input file replaced by what `change` makes of it."""
-    if _given(request) == _NOTHING:
+    """Return `request` with the path of every input file replaced by `change(file)`."""
+    if _path_fields(request) == _ALL_NONE:
         return request
     changed: dict[str, Any] = {}
     for field, kind in FIELD_KINDS.items():
@@ -107,7 +121,7 @@ def with_paths(request: GenerationRequest, change: Callable[[InputFile], str]) -
 
 
 def replaced_files(value: Any, keyword: str, replace: Callable[[InputFile], Any]) -> Any:
-    """The value of a keyword of `extra` with every object that names a file replaced."""
+    """Return `value`, that of `keyword` in `extra`, with every object that names a file replaced by `replace(file)`."""
     if isinstance(value, list):
         return [replaced_files(item, keyword, replace) for item in value]
     if isinstance(value, dict) and len(value) == 1:
@@ -117,30 +131,20 @@ def replaced_files(value: Any, keyword: str, replace: Callable[[InputFile], Any]
     return value
 
 
-ANIMATIONS = frozenset({".gif", ".webp", ".png", ".apng"})
-"""Files that Pillow reads as a clip; all other clips are PyAV's."""
-
-_FRAMES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
-
-
-_CLIPS = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif"})
+def with_absolute_paths(request: GenerationRequest, base: Path) -> GenerationRequest:
+    """Return `request` with input paths made absolute from `base`. URLs stay, so that a check can report them."""
+    return with_paths(
+        request, lambda file: (_adapter_path if file.kind is InputKind.LORA else _absolute)(file.path, base)
+    )
 
 
-def is_clip(path: str) -> bool:
-    """True if a mask in `path` is one per frame: a video file, or a folder of frames."""
-    return Path(path).suffix.lower() in _CLIPS or Path(path).is_dir()
+def _absolute(path: str, base: Path) -> str:
+    """Return `path` made absolute from `base`, `~` being the home folder; a URL as it is."""
+    return path if "://" in path or path.startswith("data:") else str((base / expand_user(path)).absolute())
 
 
-def is_animation(path: str) -> bool:
-    """True if the clip in `path` is a picture that moves, or one that does not."""
-    return Path(path).suffix.lower() in ANIMATIONS
-
-
-def frame_files(folder: str) -> list[Path]:
-    """The pictures in `folder`, in the order of their names with numbers counted: 2.png, 10.png. Raises OSError."""
-    pictures = [path for path in Path(folder).iterdir() if path.suffix.lower() in _FRAMES and path.is_file()]
-    return sorted(pictures, key=lambda path: [_counted(part) for part in re.split(r"([0-9]+)", path.name)])
-
-
-def _counted(part: str) -> tuple[int, str]:
-    return (int(part), part) if part.isascii() and part.isdigit() else (0, part)
+def _adapter_path(path: str, base: Path) -> str:
+    """Return the absolute path of an adapter; `path` itself if no such file exists and it looks like a hub id."""
+    absolute = _absolute(path, base)
+    looks_like_file = path.startswith(("/", "./", "../", "~")) or path.lower().endswith(_WEIGHT_SUFFIXES)
+    return absolute if looks_like_file or os.path.lexists(absolute) else path

@@ -1,6 +1,6 @@
-"""Logging: one logger for the package, one format, to a file or to whoever shows warnings; never to stdout.
+"""Logging: one logger for the package, to a log file or to a view; never to stdout.
 
-A warning is a line for the person at the terminal; an error has an event of its own, and its details go to the log file.
+A warning is shown to the person at the terminal. An error has an event of its own; its details go to the log file.
 """
 
 import logging
@@ -10,14 +10,14 @@ from io import RawIOBase
 from pathlib import Path
 
 logger = logging.getLogger("omni_gen")
-logger.addHandler(logging.NullHandler())  # without a log file, nothing is written behind the view's back
+logger.addHandler(logging.NullHandler())  # without a handler, logging would print warnings into the view
 
 FORMAT = "%(asctime)s %(levelname)s %(processName)s/%(threadName)s %(name)s: %(message)s"
 
 
 @contextmanager
 def log_to_file(path: Path, level: int = logging.INFO) -> Iterator[None]:
-    """Append the package's log to `path` (UTF-8) while the block lasts. Raises OSError if it cannot be opened."""
+    """Append the package's log to `path` (UTF-8) inside the `with` block. Raises OSError if it cannot be opened."""
     with path.open("ab", buffering=0) as file:
         handler = _LogFile(file, path)
         handler.setFormatter(logging.Formatter(FORMAT))
@@ -28,15 +28,15 @@ def log_to_file(path: Path, level: int = logging.INFO) -> Iterator[None]:
 
 @contextmanager
 def warnings_to(show: Callable[[str], None]) -> Iterator[None]:
-    """Show every warning of the package while the block lasts; errors have events of their own."""
-    with _attached(_Shown(show)):
+    """Pass the text of every warning of the package to `show` inside the `with` block."""
+    with _attached(_WarningHandler(show)):
         yield
 
 
 class _LogFile(logging.Handler):
-    """Writes each line at once, past any buffer: nothing is left that a full disk could make fail later, at the end of the run.
+    """Handler that writes each line unbuffered, so that a full disk cannot fail at the end of the run.
 
-    Lines that cannot be written are lost, which is said once; with room again, the log goes on.
+    Lines that cannot be written are lost, with one warning. Logging resumes once there is room.
     """
 
     def __init__(self, file: RawIOBase, path: Path) -> None:
@@ -47,7 +47,7 @@ class _LogFile(logging.Handler):
         self._torn = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, on a line of its own."""
+        """Write the record as one line; after a torn write, begin a new line."""
         data = b"\n" * self._torn + self.format(record).encode("utf-8", "backslashreplace") + b"\n"
         try:
             written = self._file.write(data) or 0
@@ -58,17 +58,20 @@ class _LogFile(logging.Handler):
                 logger.warning("the log file %s cannot be written: %s; lines are lost", self._path, error.strerror)
 
 
-class _Shown(logging.Handler):
-    """Passes the text of warnings on."""
+class _WarningHandler(logging.Handler):
+    """Handler that passes the text of each warning to a callable, once."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._show = show
+        self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Give the message, if it is a warning."""
-        if record.levelno == logging.WARNING:
-            self._show(record.getMessage())
+        """Pass on the message of a warning; ignore errors."""
+        text = record.getMessage()
+        if record.levelno == logging.WARNING and text not in self._shown:
+            self._shown.add(text)
+            self._show(text)
 
 
 @contextmanager

@@ -1,10 +1,13 @@
-"""The typed media contract: what a pipeline's decoded output is, so that nothing has to be guessed after it.
+"""The typed media contract: a pipeline's decoded output with the facts that give its numbers a meaning.
 
-A `Media` is one tensor and the six facts that give it meaning. The runner validates it (`check`), splits the batch into
-request-local parts and prepares each for transport exactly once; a malformed one fails before any IPC with an error that
-names shape, dtype and the rule it breaks. Nothing here imports torch: a tensor is anything with `shape` and `dtype`.
+A `Media` is one tensor and its `MediaSpec`. The runner checks it (`check`) and splits the batch into one `Media` per
+request. The
+packer turns each into bytes exactly once: what comes out is a `MediaHeader`, which no function takes for packing again.
+Malformed media fails before any IPC, with an error that names shape, dtype and the broken rule.
 
-    pipeline ──> Media(float, normalized, BCTHW) ──check──> split ──> Media(uint8, THWC, prepared) ──> transport
+    pipeline ──> Media(float, -1..1, BCTHW) ── check, split ──> Media per request ── Packer.pack ──> MediaHeader + bytes
+
+Nothing here imports torch: a tensor is anything with `shape` and `dtype`.
 """
 
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ class Kind(StrEnum):
 class Layout(StrEnum):
     """Meaning of the axes: Batch, Time, Channels, Height, Width, Samples. A layout without B is one sample.
 
-    LATENT is a batch of whatever the pipeline's decoder takes: only the first axis has a meaning here.
+    LATENT is a batch of whatever the pipeline's decoder takes: only its first axis has a fixed meaning.
     """
 
     BCHW = "BCHW"
@@ -43,7 +46,7 @@ class Layout(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How a level is written: a float over `value_range`, or a uint8 level 0..255."""
+    """How a value is stored: a float over `value_range`, or a uint8 level 0..255."""
 
     FLOAT = "float"
     UINT8 = "uint8"
@@ -74,12 +77,13 @@ _KIND_LAYOUTS = {
 
 @dataclass(frozen=True, slots=True)
 class MediaSpec:
-    """The facts of a decoded output.
+    """Facts of a decoded output.
 
-    `value_range` is the pair of floats that mean black and white (-1..1, 0..1), or (0, 255) for uint8. `pending` names the
-    float consumers behind the transport (a 16-bit encoder): while it is not empty, uint8 is not allowed. `interpolate` is the
-    frames that preparation is to make of each but the last, a float consumer before the transport. `sample_rate` is that of
-    audio, in Hz. `prepared` is set once, by the preparation for transport.
+    `value_range`: the pair of floats that mean black and white, such as -1..1 or 0..1; (0, 255) for uint8.
+    `pending`: names of the float consumers after transport, such as a 16-bit encoder; uint8 is not allowed while there
+    are any.
+    `interpolate`: frames that packing makes of each frame but the last; it consumes floats too.
+    `sample_rate`: of audio, in Hz.
     """
 
     kind: Kind
@@ -90,29 +94,33 @@ class MediaSpec:
     pending: tuple[str, ...] = ()
     interpolate: int = 1
     sample_rate: int | None = None
-    prepared: bool = False
 
     @property
     def float_consumers(self) -> tuple[str, ...]:
-        """Names of all that still has to see floats."""
+        """Names of everything that still needs floats."""
         return (*(("frame interpolation",) if self.interpolate > 1 else ()), *self.pending)
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A decoded output and its facts. `data` may live on any device; `notes` are fall-backs that its forward took.
+    """A decoded output and its facts. `data` may live on any device and may still be computing.
 
-    `stopped_at`: the step after which its denoising was cut short on request; None if it went to the end.
-    `audio` is the sound that belongs to a video (of kind audio), or its latents beside a video's (of kind latent).
-    `first`: the sample and the frame of the request's whole output that `data` begins with, where it is a part of it.
+    `notes`: fall-backs that the forward took, and what the pipeline warned of.
+    `nsfw`: what the pipeline's safety checker blackened, in words; empty if nothing.
+    `stopped_at`: the step after which denoising was cut short on request; None if it ran to the end.
+    `audio`: the sound that belongs to a video (kind audio), or its latents beside a video's latents (kind latent).
+    `offset`: (sample, frame) at which `data` starts in the request's whole output, for media that is a part of it.
+    `streamed`: the frames have left already; `data` has the shape of the whole output and no meaningful values.
     """
 
     spec: MediaSpec
     data: Any
     notes: tuple[str, ...] = ()
+    nsfw: str = ""
     stopped_at: int | None = None
     audio: "Media | None" = None
-    first: tuple[int, int] = (0, 0)
+    offset: tuple[int, int] = (0, 0)
+    streamed: bool = False
 
     @property
     def batch(self) -> int:
@@ -121,12 +129,15 @@ class Media:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds on its device."""
+        """Bytes on the device, sound included."""
         return int(self.data.nbytes) + (0 if self.audio is None else self.audio.nbytes)
 
 
 class TrackHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Sound beside a video, or its latents: C-contiguous float32 of `shape`, [N, C, S] for sound, `offset` bytes into the payload."""
+    """Sound beside a video, or its latents: C-contiguous float32 of `shape`, `offset` bytes into the payload.
+
+    `shape` is [N, C, S] for sound, anything for latents. `sample_rate` in Hz.
+    """
 
     shape: tuple[int, ...]
     offset: int
@@ -134,10 +145,13 @@ class TrackHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Meaning of an output's bytes: C-contiguous `dtype` array of `shape`; `samples` outputs stand behind each other on axis 0.
+    """Meaning of a packed output's bytes: a C-contiguous array of `dtype` and `shape`, then the `audio` track if there
+    is one.
 
-    `shape` is [N, T, H, W, C] for images (T = 1) and video, [N, C, S] for audio, anything for latents. `dtype` is a numpy name:
-    "uint8", or "float32" over `value_range`. `interpolated`: there are so many frames for each of the pipeline's.
+    `shape` is [N, T, H, W, C] for images (T = 1) and video, [N, C, S] for audio, anything for latents.
+    `dtype` is a numpy name: "uint8", or "float32" over `value_range`.
+    `interpolated`: frames per frame of the pipeline; the pipeline's fps is to be multiplied by it.
+    `sample_rate`: of audio, in Hz.
     """
 
     kind: Kind
@@ -151,27 +165,27 @@ class MediaHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(media: Media, expected_batch: int | None = None) -> None:
-    """Raise MediaContractError unless `media` keeps every rule of the contract (and holds `expected_batch` samples)."""
+    """Raise MediaContractError unless `media` keeps every rule of the contract and holds `expected_batch` samples."""
     spec, shape, dtype = media.spec, tuple(media.data.shape), str(media.data.dtype).removeprefix("torch.")
-    broken = _broken_rule(spec, shape, dtype)
+    broken = _broken_shape_rule(spec, shape) or _broken_value_rule(spec, dtype)
     if broken is None and expected_batch is not None and media.batch != expected_batch:
-        broken = f"expected {expected_batch} samples on axis B, found {media.batch}"
+        broken = f"expected {expected_batch} samples on axis B, got {media.batch}"
     if broken is None and media.audio is not None:
         check(media.audio, media.batch)
-        broken = _broken_track_rule(media)
+        if {Kind.VIDEO: Kind.AUDIO, Kind.LATENT: Kind.LATENT}.get(spec.kind) is not media.audio.spec.kind:
+            broken = f"{spec.kind} media cannot have a track of kind {media.audio.spec.kind}"
     if broken is not None:
-        raise MediaContractError(
-            f"{spec.kind} output breaks the media contract: shape {list(shape)}, dtype {dtype}, layout {spec.layout}: {broken}"
-        )
+        facts = f"shape {list(shape)}, dtype {dtype}, layout {spec.layout}"
+        raise MediaContractError(f"{spec.kind} output breaks the media contract: {facts}: {broken}")
 
 
-def _broken_rule(spec: MediaSpec, shape: tuple[int, ...], dtype: str) -> str | None:
-    """Name the first rule that is broken, or None."""
+def _broken_shape_rule(spec: MediaSpec, shape: tuple[int, ...]) -> str | None:
+    """Name the first broken rule about axes and what they hold, or None."""
     if spec.layout not in _KIND_LAYOUTS[spec.kind]:
         return f"layout must be one of {sorted(_KIND_LAYOUTS[spec.kind])} for {spec.kind}"
     if spec.kind is Kind.LATENT:
         if len(shape) < 2:
-            return "latents need a batch axis and another"
+            return "latents need a batch axis and at least one more"
     elif len(shape) != len(spec.layout):
         return f"layout {spec.layout} needs {len(spec.layout)} axes"
     if any(size < 1 for size in shape):
@@ -181,22 +195,12 @@ def _broken_rule(spec: MediaSpec, shape: tuple[int, ...], dtype: str) -> str | N
     if spec.kind is Kind.AUDIO and not (spec.sample_rate and spec.sample_rate > 0):
         return "audio needs a sample rate"
     if spec.interpolate != 1 and (spec.kind is not Kind.VIDEO or spec.interpolate < 1):
-        return f"{spec.interpolate} frames for each can be made of a video alone"
-    return _broken_value_rule(spec, dtype)
-
-
-def _broken_track_rule(media: Media) -> str | None:
-    """Name the broken rule about the sound beside `media`, or None."""
-    assert media.audio is not None
-    pairs = {Kind.VIDEO: Kind.AUDIO, Kind.LATENT: Kind.LATENT}
-    wanted = pairs.get(media.spec.kind)
-    return (
-        None if media.audio.spec.kind is wanted else f"{media.audio.spec.kind} cannot go along with {media.spec.kind}"
-    )
+        return f"interpolate must be 1, or more for a video, not {spec.interpolate}"
+    return None
 
 
 def _broken_value_rule(spec: MediaSpec, dtype: str) -> str | None:
-    """Name the broken rule about encoding, range or life cycle, or None."""
+    """Name the first broken rule about encoding, value range or float consumers, or None."""
     low, high = spec.value_range
     if spec.encoding is Encoding.UINT8:
         if dtype != "uint8":

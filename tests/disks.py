@@ -1,4 +1,4 @@
-"""Real file systems that are too small, for tests of what happens when they are full."""
+"""Small real file systems, for tests of full disks."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import pytest
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str = "256k", inodes: int = 0) -> Iterator[Path]:
-    """A tmpfs of `size` (and at most `inodes` files) mounted at `folder`. Skips the test where mounting is not allowed."""
+    """Mount a tmpfs of `size` (and at most `inodes` files) at `folder`; skip the test where mounting is refused."""
     folder.mkdir(parents=True)
     options = f"size={size},mode=777" + (f",nr_inodes={inodes}" if inodes else "")
     command = ["mount", "-t", "tmpfs", "-o", options, "omni-gen-test", str(folder)]
@@ -24,7 +24,7 @@ def small_disk(folder: Path, size: str = "256k", inodes: int = 0) -> Iterator[Pa
 
 
 def fill(folder: Path) -> Path:
-    """Take all room that is left, with one file; deleting it gives it back."""
+    """Fill the free space with one file and return it; deleting it frees the space."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:

@@ -1,4 +1,4 @@
-"""Runners for tests of whole runs; named by `--runner tests.runners:Class` in a process whose folder is the repository."""
+"""Runners for tests of whole runs: `--runner tests.runners:Class`, with the repository as working folder."""
 
 import os
 import time
@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from omni_cli.config import EngineConfig, ModelConfig
+from omni_cli.log import logger
 from omni_cli.media import NORMALIZED, ColorModel, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.request import PlannedRequest
 from omni_cli.transport.messages import Loaded
@@ -15,7 +16,7 @@ from omni_cli.worker.null import NullRunner
 
 
 class NeverLoads(NullRunner):
-    """Loading takes for ever."""
+    """Runner whose loading never ends."""
 
     def load(
         self,
@@ -24,19 +25,19 @@ class NeverLoads(NullRunner):
         report: Callable[[str], None],
         identified: Callable[[Loaded], None] | None = None,
     ) -> Loaded:
-        """Say so, then hang."""
+        """Report, then hang."""
         report("for ever")
         time.sleep(1000)
         return super().load(model, engine, report)
 
 
 class Picky(NullRunner):
-    """Raises for the prompt "fail"."""
+    """Runner that raises for the prompt "fail"."""
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:
-        """As NullRunner, slower, unless the prompt is "fail"."""
+        """Render like NullRunner, slower; raise ValueError for the prompt "fail"."""
         time.sleep(0.05)
         if any(request.request.prompt == "fail" for request in requests):
             raise ValueError("this prompt cannot be drawn")
@@ -44,7 +45,7 @@ class Picky(NullRunner):
 
 
 class Forthcoming(NullRunner):
-    """Says what it is before it is loaded; with HANG in the environment, loading never ends."""
+    """Runner that reports its facts before it is loaded; with HANG in the environment, loading never ends."""
 
     def load(
         self,
@@ -53,7 +54,7 @@ class Forthcoming(NullRunner):
         report: Callable[[str], None],
         identified: Callable[[Loaded], None] | None = None,
     ) -> Loaded:
-        """Tell the facts, then load."""
+        """Report the facts, then load."""
         facts = super().load(model, engine, report)
         assert identified is not None
         identified(facts)
@@ -63,12 +64,12 @@ class Forthcoming(NullRunner):
 
 
 class Invalid(NullRunner):
-    """Draws what the prompt says: "nan" and "inf" spoil one value, "two" has two colours; its forward always says "halved"."""
+    """Runner with invalid outputs: prompts "nan" and "inf" spoil one value, "two" makes two colours; notes "halved"."""
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:
-        """As NullRunner, then spoilt."""
+        """Render like NullRunner, then spoil values as the prompt says."""
         medias = super().execute_model(requests, on_step, stop)
         for request, media in zip(requests, medias, strict=True):
             match request.request.prompt:
@@ -79,11 +80,37 @@ class Invalid(NullRunner):
         return [replace(media, notes=("halved",)) for media in medias]
 
 
+class Remarking(NullRunner):
+    """Runner whose outputs have the note "odd 1", "odd 2", ...; the prompt "dark" is blackened, "plain" has no note."""
+
+    def load(
+        self,
+        model: ModelConfig,
+        engine: EngineConfig,
+        report: Callable[[str], None],
+        identified: Callable[[Loaded], None] | None = None,
+    ) -> Loaded:
+        """Warn as the worker does, then load."""
+        logger.warning("loading %s: an odd file\n\ud800", model.title)
+        return super().load(model, engine, report)
+
+    def execute_model(
+        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+    ) -> list[Media]:
+        """Render like NullRunner, with notes."""
+        medias = []
+        for request, media in zip(requests, super().execute_model(requests, on_step, stop), strict=True):
+            notes = () if request.request.prompt == "plain" else (f"odd {request.index}",)
+            nsfw = "blackened: it" if request.request.prompt == "dark" else ""
+            medias.append(replace(media, notes=(*notes, *filter(None, [nsfw])), nsfw=nsfw))
+        return medias
+
+
 class Secretive(NullRunner):
-    """What it is, it tells only when it is loaded."""
+    """Runner whose facts are known only once it is loaded."""
 
     def identify(self, model: ModelConfig, report: Callable[[str], None]) -> Loaded | None:  # type: ignore[override]
-        """Nothing."""
+        """Return None."""
         return None
 
     def load(
@@ -93,17 +120,20 @@ class Secretive(NullRunner):
         report: Callable[[str], None],
         identified: Callable[[Loaded], None] | None = None,
     ) -> Loaded:
-        """The facts of NullRunner."""
+        """Return the facts of NullRunner."""
         return NullRunner().load(model, engine, report)
 
 
 class Sounding(NullRunner):
-    """A clip with a second of sound at 8000 Hz, one level told by its seed; frame k is k/100 of the range brighter than frame 0."""
+    """Runner of clips with a second of 8000 Hz sound.
+
+    The level of the sound is the seed's; frame k is k/100 of the range brighter than frame 0.
+    """
 
     def execute_model(
         self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
     ) -> list[Media]:
-        """As NullRunner, brightening, with sound."""
+        """Render like NullRunner, brightening over the frames, with sound."""
         spec = MediaSpec(Kind.AUDIO, Layout.BCS, Encoding.FLOAT, NORMALIZED, ColorModel.NONE, sample_rate=8000)
         result = []
         for request, media in zip(requests, super().execute_model(requests, on_step, stop), strict=True):

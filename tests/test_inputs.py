@@ -1,8 +1,6 @@
 """The input files of a request: found, and replaced, wherever a request may name them."""
 
-from pathlib import Path
-
-from omni_cli.inputs import InputFile, InputKind, frame_files, input_files, reads_files, with_paths
+from omni_cli.inputs import InputFile, InputKind, input_files, reads_clip, reads_files, with_paths
 from omni_cli.request import Adapter, GenerationRequest
 
 EXTRA = {
@@ -60,8 +58,7 @@ def test_a_request_without_files_is_left_as_it_is() -> None:
     assert reads_files(GenerationRequest(extra={"control_image": {"mask": "m.png"}}))
 
 
-def test_frames_of_a_folder_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    for name in ("f10.png", "f2.png", "F1.JPG", "notes.txt", "f2b.webp"):
-        (tmp_path / name).touch()
-    (tmp_path / "f3.png").mkdir()
-    assert [path.name for path in frame_files(str(tmp_path))] == ["F1.JPG", "f2.png", "f2b.webp", "f10.png"]
+def test_a_clip_may_be_a_field_or_stand_in_a_list_of_extra() -> None:
+    assert reads_clip(EVERYTHING)
+    assert reads_clip(GenerationRequest(extra={"conditions": [{"video": "a.mp4"}, {"video": "b.mp4"}]}))
+    assert not reads_clip(GenerationRequest(image="a.png", extra=EXTRA))

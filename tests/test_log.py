@@ -23,11 +23,11 @@ def test_lines_are_appended_with_their_level_and_thread(tmp_path: Path) -> None:
 def test_a_warning_is_shown_and_logged_and_an_error_only_logged(tmp_path: Path) -> None:
     shown: list[str] = []
     with log_to_file(tmp_path / "run.log"), warnings_to(shown.append):
-        logger.warning("the books")
+        logger.warning("the queue")
         logger.error("a traceback")
-    assert shown == ["the books"]
+    assert shown == ["the queue"]
     assert [line.rpartition(": ")[2] for line in (tmp_path / "run.log").read_text().splitlines()] == [
-        "the books",
+        "the queue",
         "a traceback",
     ]
 
@@ -58,3 +58,11 @@ def test_a_file_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> Non
     with pytest.raises(FileNotFoundError), log_to_file(tmp_path / "none" / "run.log"):
         pass
     assert all(not isinstance(handler, logging.FileHandler) for handler in logger.handlers)
+
+
+def test_a_warning_that_comes_again_is_shown_once() -> None:
+    shown: list[str] = []
+    with warnings_to(shown.append):
+        for number in (1, 1, 2, 1):
+            logger.warning("warning %d", number)
+    assert shown == ["warning 1", "warning 2"]

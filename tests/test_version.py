@@ -1,4 +1,4 @@
-"""The version is said once, and the changelog knows it."""
+"""The version is written once, and the changelog's newest release is it."""
 
 import re
 from importlib.metadata import version
@@ -9,8 +9,8 @@ import omni_cli
 CHANGELOG = Path(__file__).parent.parent / "CHANGELOG.md"
 
 
-def test_the_newest_entry_of_the_changelog_is_the_packages_version() -> None:
-    newest = re.search(r"^## (\S+)$", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_newest_release_in_the_changelog_is_the_packages_version() -> None:
+    newest = re.search(r"^## ([0-9]\S*)$", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
     assert newest[1] == omni_cli.__version__
 

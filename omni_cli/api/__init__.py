@@ -1,7 +1,7 @@
-"""The Python surface: `OmniGen`, and the session that the command line runs."""
+"""The Python API: `OmniGen`, and the session that the command line runs."""
 
-from omni_cli.api.omni import OmniGen
+from omni_cli.api.omni_gen import OmniGen
 from omni_cli.api.session import Session
-from omni_cli.api.stream import Stream
+from omni_cli.api.stepwise_stream import StepwiseStream
 
-__all__ = ["OmniGen", "Session", "Stream"]
+__all__ = ["OmniGen", "Session", "StepwiseStream"]

@@ -1,66 +1,80 @@
-"""Previews of requests at work: one small picture beside each output, replaced as it gets better, gone when the output is there.
+"""Preview files: a small picture beside each running request's output, replaced at each step, removed at the end.
 
-    pump ── take ──> the latest of each request ──> preview thread: scale, PNG, hidden file ──> renamed
-    writer threads ── close ──> removed, unless they are to be kept
+    pump thread ── submit ──> latest preview per request ──> preview thread: scale, PNG, hidden file ──> renamed
+    writer threads ── close ──> removed, unless previews are kept
 
-Nothing here may hold up the pump or fail a request: what goes wrong is told once, and the run goes on. A file under the name of
-a preview that is none of ours is never touched.
+Nothing here blocks the pump or fails a request: the first error is reported, and the run continues. A file that has the
+name of a preview but was not written as one is never replaced or removed.
 """
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
-from omni_cli.batch.cores import yield_cores
 from omni_cli.config import PREVIEW_SUFFIX, OutputConfig
 from omni_cli.errors import WriteError
 from omni_cli.events import Note, Observer, PreviewWritten
-from omni_cli.executor.protocol import Preview
+from omni_cli.executor.protocol import PreviewImage
 from omni_cli.log import logger
 from omni_cli.request import PlannedRequest
-from omni_cli.writers.place import placing
+from omni_cli.storage.atomic import pending_file
+from omni_cli.storage.filesystem import open_plain_file
 
 MAX_SIDE = 384
-"""Pixels of the longer side: enough to judge a composition by, and encoded in a few milliseconds."""
+"""Longest side in pixels: enough to judge a composition, and a few milliseconds to encode."""
 
 MARK = "omni-gen preview"
-"""Text in the file, by which it is known as ours."""
+"""Text in the PNG that identifies it as a preview."""
 
 _HEAD_BYTES = 256
-"""Within these is the mark: it is written right after the header."""
+"""The mark is within these first bytes, right after the PNG header."""
+
+_BACKGROUND_NICENESS = 5
+
+
+def lower_thread_priority() -> None:
+    """Run this thread at niceness 5, or keep a higher niceness.
+
+    Linux only: other systems have no niceness per thread.
+    """
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        niceness = max(_BACKGROUND_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 class Previews:
     """The previews in one output folder."""
 
     def __init__(self, config: OutputConfig, observer: Observer) -> None:
-        """No thread is started before the first preview comes."""
+        """No thread is started before the first preview arrives."""
         self._root = Path(config.output_dir)
         self._keep = config.keep_previews
         self._observe = observer
         self._lock = threading.Lock()
         self._open: dict[str, PlannedRequest] = {}
-        self._latest: dict[str, Preview] = {}
-        self._shown: set[str] = set()
-        self._told = False
-        self._thread = ThreadPoolExecutor(1, "preview", yield_cores)
+        self._latest: dict[str, PreviewImage] = {}
+        self._written: set[str] = set()
+        self._reported = False
+        self._thread = ThreadPoolExecutor(1, "preview", lower_thread_priority)
 
     def open(self, call: Sequence[PlannedRequest]) -> None:
-        """These requests are about to be at work."""
+        """Accept previews of these requests, except one whose preview has the name of another open request's."""
         with self._lock:
-            taken = {_name(planned) for planned in self._open.values()}
-            self._open.update((planned.id, planned) for planned in call if _name(planned) not in taken)
+            names = {_preview_name(planned) for planned in self._open.values()}
+            self._open.update((planned.id, planned) for planned in call if _preview_name(planned) not in names)
 
-    def take(self, preview: Preview) -> None:
-        """Write this preview soon, if no later one has come by then; returns at once."""
+    def submit(self, preview: PreviewImage) -> None:
+        """Queue `preview` to be written, in place of an earlier one that still waits. Returns at once."""
         if preview.fault is not None:
-            self._tell(f"no previews: {preview.fault}")
+            self._report(f"no previews: {preview.fault}")
             return
         with self._lock:
             if preview.id not in self._open:
@@ -68,29 +82,29 @@ class Previews:
             waiting = preview.id in self._latest
             self._latest[preview.id] = preview
         if not waiting:
-            with suppress(RuntimeError):  # closed meanwhile
+            with suppress(RuntimeError):  # the thread was shut down meanwhile
                 self._thread.submit(self._write, preview.id)
 
     def close(self, planned: PlannedRequest) -> None:
-        """The request has ended: no preview of it appears any more, and the one that is there goes."""
+        """Write no more previews of the request, which has ended, and remove its file unless previews are kept."""
         with self._lock:
             if self._open.get(planned.id) is not planned:
                 return
             del self._open[planned.id]
             self._latest.pop(planned.id, None)
-            if planned.id in self._shown:
-                self._shown.discard(planned.id)
+            if planned.id in self._written:
+                self._written.discard(planned.id)
                 if not self._keep:
-                    self._remove(self._root / _name(planned))
+                    self._remove(self._root / _preview_name(planned))
 
     def __enter__(self) -> Self:
-        """The previews themselves."""
+        """Return the previews themselves."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """No more previews; those of requests that were cut off go as well."""
+        """Stop the thread and close the requests that are still open."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         for planned in list(self._open.values()):
             self.close(planned)
@@ -100,67 +114,59 @@ class Previews:
             preview, planned = self._latest.pop(id_, None), self._open.get(id_)
         if preview is None or planned is None:
             return
-        name = _name(planned)
+        name = _preview_name(planned)
         try:
-            with placing(self._root, name) as pending:
-                with open(pending.descriptor, "wb", closefd=False) as file:
-                    _encode(preview, planned, file.write)
+            with pending_file(self._root, name) as pending:
+                with pending.open() as file:
+                    file.write(_encode(preview, planned))
                 with self._lock:
                     if self._open.get(id_) is not planned:
                         return
-                    if not _is_ours(pending.path):
-                        raise WriteError(f"{name!r} is there and is no preview")
-                    pending.show()
-                    self._shown.add(id_)
+                    if not _is_replaceable(pending.path):
+                        raise WriteError(f"{name!r} exists and is not a preview")
+                    pending.publish()
+                    self._written.add(id_)
         except (OSError, ValueError, WriteError) as error:
-            self._tell(f"a preview was not written: {error}")
+            self._report(f"a preview was not written: {error}")
             return
         self._observe(PreviewWritten(at=time.monotonic(), id=id_, path=name, step=preview.step, total=preview.total))
 
     def _remove(self, path: Path) -> None:
         try:
-            if _is_ours(path):
+            if _is_replaceable(path):
                 path.unlink(missing_ok=True)
         except OSError as error:
-            self._tell(f"the preview {str(path)!r} cannot be removed: {error.strerror}")
+            self._report(f"the preview {str(path)!r} cannot be removed: {error.strerror}")
 
-    def _tell(self, text: str) -> None:
-        """Once for people; all of it in the log."""
+    def _report(self, text: str) -> None:
+        """Log `text`; show people the first one only."""
         logger.info("%s", text)
-        first, self._told = not self._told, True
+        first, self._reported = not self._reported, True
         if first:
             self._observe(Note(at=time.monotonic(), level="warning", text=text))
 
 
-def _name(planned: PlannedRequest) -> str:
-    """The preview's path: beside the first output, under its stem."""
+def _preview_name(planned: PlannedRequest) -> str:
+    """Return the preview's path, relative to the output folder: beside the first output, under its stem."""
     first = PurePosixPath(planned.files[0])
     return str(first.with_name(first.stem + PREVIEW_SUFFIX))
 
 
-def _encode(preview: Preview, planned: PlannedRequest, write: Callable[[bytes], object]) -> None:
-    """PNG bytes of the preview in the output's shape, at most MAX_SIDE pixels long."""
-    # Imported here: the command line starts without it.
-    import io
-
-    from PIL import Image, PngImagePlugin
+def _encode(preview: PreviewImage, planned: PlannedRequest) -> bytes:
+    """Return `preview` as PNG, scaled to the output's aspect ratio, at most MAX_SIDE pixels long."""
+    from omni_cli.writers.image import encode_thumbnail  # loads Pillow, which the command line starts without
 
     width, height = planned.request.width or preview.width * 8, planned.request.height or preview.height * 8
     scale = min(1.0, MAX_SIDE / max(width, height))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    small = Image.frombytes("RGB", (preview.width, preview.height), preview.pixels)
-    text = PngImagePlugin.PngInfo()
-    text.add_text("Software", MARK)
-    text.add_text("Comment", f"step {preview.step} of {preview.total}")
-    buffer = io.BytesIO()
-    small.resize(size, Image.Resampling.BICUBIC).save(buffer, "PNG", compress_level=1, pnginfo=text)
-    write(buffer.getvalue())
+    new_size = max(1, round(width * scale)), max(1, round(height * scale))
+    text = {"Software": MARK, "Comment": f"step {preview.step} of {preview.total}"}
+    return encode_thumbnail(preview.pixels, (preview.width, preview.height), new_size, text)
 
 
-def _is_ours(path: Path) -> bool:
-    """True if there is no such file, or it bears the mark. Raises OSError for what cannot be read."""
+def _is_replaceable(path: Path) -> bool:
+    """Whether there is no such file, or it is a preview. Raises OSError if it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_plain_file(path)
     except FileNotFoundError:
         return True
     with os.fdopen(descriptor, "rb") as file:

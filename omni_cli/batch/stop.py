@@ -1,4 +1,4 @@
-"""How a run is asked to stop, from a signal's thread or any other."""
+"""The request to stop a run, made from a signal's thread or any other."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,29 +6,32 @@ from contextlib import contextmanager
 
 
 class Stop:
-    """A flag that wakes whoever waits for results. `exit_code` is what the process says if the stop cut the run short."""
+    """A flag that wakes threads waiting for results.
+
+    `exit_code` is that of the process if the stop cuts the run short.
+    """
 
     def __init__(self) -> None:
-        """Not requested."""
         self.requested = False
         self.exit_code = 128 + signal.SIGINT
-        self._wake: list[Callable[[], None]] = []
+        self._wakeups: list[Callable[[], None]] = []
 
     def request(self, number: int = signal.SIGINT) -> None:
-        """No new forwards from now on; `number` is the signal that asked. Only the first request counts for the exit code."""
-        if not self.requested:
-            self.exit_code = 128 + number
+        """Start no new forwards; `number` is the signal behind the request. Only the first request has an effect."""
+        if self.requested:
+            return
+        self.exit_code = 128 + number
         self.requested = True
-        for wake in list(self._wake):
+        for wake in list(self._wakeups):
             wake()
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """While the block lasts, call `wake` when a stop is requested; at once if it already is. Any thread may call it."""
-        self._wake.append(wake)
+        """Within the block, call `wake`, from any thread, when a stop is requested; at once if it already is."""
+        self._wakeups.append(wake)
         if self.requested:
             wake()
         try:
             yield
         finally:
-            self._wake.remove(wake)
+            self._wakeups.remove(wake)

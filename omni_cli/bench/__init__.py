@@ -1,8 +1,8 @@
-"""Proof of the overlap: arms that do the same work in turn, and what their times say.
+"""Benchmarks of the overlap: several arms do the same work in turn, and statistics compare their times.
 
-    arms (a process or engine each, model loaded once) ── conduct: warm-up, calibrate, interleaved rounds ──> Measured
-    Measured ── compare (pixels) ── summarize (statistics, figures of omni_cli.trace) ──> Report ──> table · JSON · chart
+    arms (one process or session each, model loaded once) ── run_bench: warm-up, interleaved rounds ──> Measurement
+    Measurement ── equality (pixels) ── report (statistics, figures of omni_cli.trace) ──> Report ──> table, JSON, chart
 
-Beside it, two benches without a model: `engine` (what the engine costs per request) and `transport` (from a decoded tensor to
-bytes that an encoder can read).
+Two more benches need no model: `engine_bench` (cost of the engine per request) and `transport_bench` (from a decoded
+tensor to bytes that an encoder reads).
 """

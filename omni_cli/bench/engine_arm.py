@@ -1,15 +1,14 @@
-"""An arm of the engine: a session that stays open, with the worker waiting in its inbox between its turns."""
+"""An arm of the engine: a session that stays open; its worker blocks on its inbox between turns."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
-from omni_cli.bench.arms import Ready, Round, Spec, failed
+from omni_cli.bench.arms import ArmSpec, LoadedArm, Round
 from omni_cli.config import RunConfig
-from omni_cli.errors import Problem, UsageError
+from omni_cli.errors import Diagnostic, EngineError, UsageError
 from omni_cli.events import AnyEvent, ModelReady, Observer
 from omni_cli.models.cards import Card
 from omni_cli.planner import Planner
@@ -19,82 +18,81 @@ from omni_cli.transport.messages import Loaded
 
 
 class EngineSession(AbstractContextManager["EngineSession"], Protocol):
-    """The part of `api.Session` that an arm uses: what is measured is exactly what `run` runs."""
+    """The part of `api.Session` that an arm uses, so that it measures exactly what `run` runs."""
 
-    def hold(self) -> None:
-        """Hold the output folder."""
+    def open_folder(self) -> None:
+        """Lock the output folder."""
 
-    def load(self) -> Loaded:
-        """The loaded model's facts; waits for it."""
-
-    def ready(self) -> Loaded:
-        """The same, once the worker is ready for its first forward."""
+    def wait_until_loaded(self) -> Loaded:
+        """Wait until the worker is ready for its first forward and return what was loaded."""
 
     def planner(self) -> Planner:
-        """A fresh planner for the loaded model."""
+        """Return a new planner for the loaded model."""
+
+    def prepare_workers(self, planned: PlannedRequest, calls: int) -> None:
+        """Start the workers that a run of `calls` calls would have, and wait until they are ready."""
 
     def render(self, planned: Iterable[PlannedRequest]) -> Iterator[Result]:
         """Render and yield rows in completion order."""
 
 
+MANY_CALLS = 1 << 20
+"""Calls of the run whose rate is measured: a long one, so that it has all the workers that such requests are worth."""
+
 OpenSession = Callable[[RunConfig, Observer, Timeline], EngineSession]
 
 
 class EngineArm:
-    """See `arms.Arm`."""
+    """An arm that runs the engine; see `arms.Arm`."""
 
-    def __init__(self, spec: Spec, config: RunConfig, open_session: OpenSession) -> None:
-        """`config` is the arm's own (see `config_of`). Nothing is opened before the arm is entered."""
-        self._spec = spec
-        self._folder = Path(config.output.output_dir)
-        self._events: list[AnyEvent] = []
-        self._session = open_session(config, self._events.append, Timeline())
+    def __init__(self, spec: ArmSpec, folder: Path, session: EngineSession, events: list[AnyEvent]) -> None:
+        """Use `session`, which is open and appends to `events`."""
+        self.spec = spec
+        self.folder = folder
+        self._session = session
+        self._events = events
+        self.threads: int | None = None
+        """Intra-op threads of the last round, None if the device is no CPU."""
 
-    @property
-    def spec(self) -> Spec:
-        """Which arm this is."""
-        return self._spec
+    @classmethod
+    @contextmanager
+    def open(cls, spec: ArmSpec, config: RunConfig, open_session: OpenSession) -> Iterator[Self]:
+        """Lock the output folder of `config`, which is that of `arm_config`; end the worker on leaving.
 
-    @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self._folder
+        Raises OutputFolderError if the folder cannot be used.
+        """
+        events: list[AnyEvent] = []
+        with open_session(config, events.append, Timeline()) as session:
+            session.open_folder()
+            yield cls(spec, Path(config.output.output_dir), session, events)
 
     @property
     def card(self) -> Card:
         """The loaded model's card."""
-        return self._session.load().card
+        return self._session.wait_until_loaded().card
 
-    def __enter__(self) -> Self:
-        """Hold the output folder."""
-        self._session.__enter__()
-        self._session.hold()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the worker."""
-        self._session.__exit__(kind, value, trace)
-
-    def load(self) -> Ready:
-        """Start the worker and wait for the model."""
-        loaded = self._session.ready()
+    def load(self) -> LoadedArm:
+        """Start the worker and wait for the model. Raises EngineError."""
+        loaded = self._session.wait_until_loaded()
         seconds = max(event.seconds for event in self._events if isinstance(event, ModelReady))
-        return Ready(seconds, loaded.info.pipeline, loaded.device, loaded.info.dtype)
+        return LoadedArm(seconds, loaded.info.pipeline, loaded.device, loaded.info.dtype)
 
     def plan(self, requests: Sequence[GenerationRequest]) -> list[PlannedRequest]:
-        """The plans of `requests`; UsageError with all that is wrong with them."""
+        """Plan `requests`. Raises UsageError with all problems of the requests."""
         planner = self._session.planner()
-        rows = [Row(request, index) for index, request in enumerate(requests)]
+        rows = [BenchRow(request, index) for index, request in enumerate(requests)]
         problems = {str(problem): None for row in rows for problem in planner.check(row)}
         if problems:
             raise UsageError("\n".join(problems))
         return [planner.plan(row) for row in rows]
 
     def run(self, requests: Sequence[GenerationRequest]) -> Round:
-        """Render `requests`. Planning is not measured: the plain loop has none."""
+        """Render `requests`.
+
+        Planning is not measured: the plain loop has none. Raises EngineError if a request fails.
+        """
         planned = self.plan(requests)
+        self._session.prepare_workers(planned[0], MANY_CALLS)
         self._events.clear()
         start = time.monotonic()
         results = list(self._session.render(planned))
@@ -102,19 +100,20 @@ class EngineArm:
         for result in results:
             if result.status != "done":
                 reason = result.error.message if result.error else result.status
-                raise failed(self._spec.name, result.id, reason)
+                raise EngineError(f"bench: arm {self.spec.name}: request {result.id!r} failed: {reason}")
+            self.threads = result.made.threads if result.made else None
         return Round(seconds, len(planned), tuple(self._events))
 
 
-class Row:
-    """A request of the bench as the planner wants it; a problem is told as the flag that caused it."""
+class BenchRow:
+    """A request of the bench as the planner takes it; its problems name the flag that caused them."""
 
     def __init__(self, request: GenerationRequest, index: int) -> None:
         self.request = request
         self.index = index
         self.line = index + 1
 
-    def problem(self, field: str, message: str, allowed: str = "") -> Problem:
-        """A problem of one flag; the same for every request, which all have the same values."""
+    def problem(self, field: str, cause: str, remedy: str = "") -> Diagnostic:
+        """Return the problem of a flag; it is the same for every request, since all share their values."""
         flag = "--resolution" if field in ("height", "width") else f"--{field.replace('_', '-')}"
-        return Problem("bench", 0, 0, flag, message, allowed)
+        return Diagnostic(cause, remedy, field=flag, source="bench")

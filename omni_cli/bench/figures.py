@@ -1,28 +1,28 @@
-"""What `omni_cli.trace` makes of rounds: the only source of idle times, hidden shares and traces here."""
+"""Idle times, hidden shares and traces of rounds, all computed by `omni_cli.trace`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from omni_cli.bench.arms import Ready, Round
+from omni_cli.bench.arms import Measurement, Round
 from omni_cli.events import (
     AnyEvent,
     EncodeDone,
     ForwardDone,
     ForwardStarted,
     ModelReady,
-    OutputReady,
+    OutputArrived,
 )
 from omni_cli.trace import Figures, Timeline
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """How well an arm keeps its device busy. Shares 0..1 and bytes are medians over rounds, the gap is the longest of all.
+class OverlapFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Use of the device by an arm: shares (0..1) and bytes are medians over rounds, the gap (seconds) is the longest.
 
-    `output_hidden` is of the steady state: the last call's output has no forward to hide behind and is left out; None where
-    there was but one call. `bytes_moved` is per request; 0 where the arm does not tell.
+    `output_hidden` is of the steady state: the last call's output has no forward to overlap with and is left out; None
+    where there was only one call. `bytes_moved` is per request; 0 where the arm does not report it.
     """
 
     output_hidden: float | None
@@ -31,71 +31,69 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     bytes_moved: float
 
 
-def figures_of(events: Iterable[AnyEvent]) -> Figures:
-    """The figures of `events`."""
+def overlap_figures(rounds: Iterable[Round]) -> OverlapFigures:
+    """Return the figures of an arm over its rounds."""
+    rounds = list(rounds)
+    whole = [_figures(turn.events) for turn in rounds]
+    steady = [_figures(without_last_output(turn.events)) for turn in rounds]
+    gaps = [figures.longest_gap for figures in whole if figures.longest_gap is not None]
+    return OverlapFigures(
+        output_hidden=_median(figures.output_hidden for figures in steady),
+        device_idle=_median(figures.device_idle for figures in whole),
+        longest_gap=max(gaps, default=None),
+        bytes_moved=median(figures.bytes_moved / turn.requests for figures, turn in zip(whole, rounds, strict=True)),
+    )
+
+
+def _figures(events: Iterable[AnyEvent]) -> Figures:
     timeline = Timeline()
     for event in events:
         timeline(event)
     return timeline.figures()
 
 
-def flow_of(rounds: Iterable[Round]) -> Flow:
-    """The figures of an arm over its rounds."""
-    taken = [(turn, figures_of(turn.events), figures_of(steady(turn.events))) for turn in rounds]
-    gaps = [whole.longest_gap for _, whole, _ in taken if whole.longest_gap is not None]
-    return Flow(
-        output_hidden=_median(part.output_hidden for _, _, part in taken),
-        device_idle=_median(whole.device_idle for _, whole, _ in taken),
-        longest_gap=max(gaps, default=None),
-        bytes_moved=median(whole.bytes_moved / turn.requests for turn, whole, _ in taken),
-    )
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
-def steady(events: Iterable[AnyEvent]) -> list[AnyEvent]:
-    """`events` without the output of the last call."""
+def without_last_output(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """Return `events` without the output of the last pipeline call."""
     events = list(events)
     forwards = [event for event in events if isinstance(event, ForwardDone)]
-    # On an accelerator each request of a call tells of the call's forward by itself, with an equal interval but for the
-    # clock's error: whatever has its middle in the last forward is the last call.
-    begin = max((event.forward.start for event in forwards), default=0.0)
-    last = {name for e in forwards if (e.forward.start + e.forward.end) / 2 > begin for name in e.ids}
-    return [e for e in events if not (isinstance(e, OutputReady | EncodeDone) and e.id in last)]
+    last = max(forwards, key=lambda event: event.forward.start).ids if forwards else ()
+    return [e for e in events if not (isinstance(e, OutputArrived | EncodeDone) and e.id in last)]
 
 
-def write_trace(path: Path, rounds: Mapping[str, Round], ready: Mapping[str, Ready]) -> None:
-    """A Chrome trace of one round of every arm, each arm drawn as a worker of its own, on the clock they ran by."""
+def write_trace(path: Path, measurement: Measurement) -> None:
+    """Write a Chrome trace of the last rounds, each arm shown as a worker. Raises OSError."""
     timeline = Timeline(keep_spans=True)
-    for number, (name, turn) in enumerate(rounds.items()):
-        facts = ready[name]
+    for number, (name, turn) in enumerate(measurement.last_rounds().items()):
+        arm = measurement.loaded[name]
         timeline(
             ModelReady(
                 at=turn.events[0].at,
                 worker=number,
-                pipeline=f"{name} · {facts.pipeline}",
-                device=facts.device,
-                dtype=facts.dtype,
-                seconds=facts.seconds,
+                pipeline=f"{name} · {arm.pipeline}",
+                device=arm.device,
+                dtype=arm.dtype,
+                seconds=arm.seconds,
             )
         )
         for event in turn.events:
-            timeline(_moved(event, number, name))
+            timeline(_relabel(event, number, name))
     timeline.write_chrome_trace(path)
 
 
-def _moved(event: AnyEvent, worker: int, arm: str) -> AnyEvent:
-    """`event` as of another worker, its request named after the arm: all arms render the same ids."""
+def _relabel(event: AnyEvent, worker: int, arm: str) -> AnyEvent:
+    """Return `event` as one of `worker`, with the arm in front of the request id: all arms render the same ids."""
     replace = msgspec.structs.replace
     match event:
         case ForwardStarted() | ForwardDone():
             return replace(event, worker=worker, ids=tuple(f"{arm}/{name}" for name in event.ids))
-        case OutputReady():
+        case OutputArrived():
             return replace(event, worker=worker, id=f"{arm}/{event.id}")
         case EncodeDone():
             return replace(event, id=f"{arm}/{event.id}")
         case _:
             return event
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None

@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""The machine of a measurement, and the memory of this process."""
 
 import os
 import platform
@@ -6,16 +6,17 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from omni_cli.cores import usable_cores
+
 _PACKAGES = ("torch", "diffusers", "av", "pillow")
 
 
-def describe() -> dict[str, str | int]:
-    """System, processor, cores this process may use, Python and the packages whose speed counts."""
+def describe_machine() -> dict[str, str | int]:
+    """Return system, processor, cores that this process may use, and versions of Python and the main packages."""
     facts: dict[str, str | int] = {
         "system": platform.platform(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": usable_cores(),
         "python": sys.version.split()[0],
     }
     for name in _PACKAGES:
@@ -27,7 +28,7 @@ def describe() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """The processor's own name where the system tells it, else its architecture."""
+    """Return the processor's model name where the system has it, else its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
@@ -39,7 +40,7 @@ def _processor() -> str:
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process that is resident now; None where the system does not tell (only Linux does here)."""
+    """Return the resident memory of this process in bytes; None on systems other than Linux."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -48,36 +49,20 @@ def resident_bytes() -> int | None:
 
 
 def reset_peak() -> int | None:
-    """Resident bytes now, with the peak set back to them (proc(5), clear_refs); None where the system cannot."""
+    """Reset the peak of resident memory and return its bytes now; None where unsupported (proc(5), clear_refs)."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        return _status("VmRSS")
+        return _status_bytes("VmRSS")
     except OSError:
         return None
 
 
 def peak_bytes() -> int:
-    """The most resident bytes since `reset_peak`, where that gave a number."""
-    return _status("VmHWM")
+    """Return the peak of resident memory in bytes since `reset_peak`, which must not have returned None."""
+    return _status_bytes("VmHWM")
 
 
-def _status(field: str) -> int:
-    """A field of /proc/self/status in bytes (proc(5): it is in units of 1024)."""
+def _status_bytes(field: str) -> int:
+    """Return a field of /proc/self/status in bytes; the file has units of 1024 bytes (proc(5))."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
-def free_bytes() -> int | None:
-    """Host memory that can be had: the system's, within the control group's limit; None where the system does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return None
-    try:
-        limit, used = (
-            (_CGROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current")
-        )
-        return free if limit == "max" else min(free, int(limit) - int(used))
-    except (OSError, ValueError):
-        return free

@@ -1,47 +1,47 @@
-"""The plain loop's arm: drives `python -m omni_cli.bench.plain` over its standard input and output, one JSON line each way.
+"""The arm of the plain loop: runs `python -m omni_cli.bench.plain_loop`, one JSON line per message.
 
-parent ── PlainModel · PlainRound ──> stdin     the child sleeps in read() between its turns
-parent <── PlainReady · PlainDone ── stdout     anything else it prints goes to a log that is shown if it dies
+parent ── PlainModel, PlainRound ──> stdin      the child blocks in read() between its turns
+parent <── PlainReady, PlainDone ── stdout      everything else that it prints goes to a log, shown if it dies
 """
 
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
-from omni_cli.bench.arms import PLAIN, SPECS, Plan, Ready, Round, Spec
+from omni_cli.bench.arms import PLAIN_TUNED, ArmSpec, LoadedArm, PlanRequests, Round
+from omni_cli.child_process import ChildProcess, with_log_tail
 from omni_cli.config import ModelConfig
 from omni_cli.errors import EngineError, UsageError
 from omni_cli.events import AnyEvent, EncodeDone, ForwardDone, ForwardStarted
+from omni_cli.executor.worker_handle import worker_environment
 from omni_cli.models.cards import Card
 from omni_cli.request import GenerationRequest, Interval, PlannedRequest
 
 FORMATS = frozenset({"png", "jpeg", "webp", "mp4", "gif", "npy"})
-"""Formats that a user of diffusers writes in one line."""
+"""Formats that a user of diffusers writes with one call."""
 
-_LOG_TAIL = 4000
 _EXIT_S = 10.0
+"""Seconds that the process has to exit after the last round."""
 
 T = TypeVar("T")
 
 
 class PlainModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: what to load, and where files go."""
+    """The first message: the model to load, the folder for files, and whether to use torch's inference mode."""
 
     model: ModelConfig
     card: Card
     folder: str
+    inference_mode: bool = False
 
 
 class PlainReady(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer: the model is loaded. `device_name` is the driver's word for the device, "" on a CPU."""
+    """The reply once the model is loaded. `device_name` is the driver's name of the device, "" on a CPU."""
 
     pipeline: str
     device: str
@@ -50,111 +50,99 @@ class PlainReady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlainRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Render these, one after the other."""
+    """The requests of a round, to be rendered one after the other, with torch's intra-op threads or `threads`."""
 
     requests: tuple[PlannedRequest, ...]
+    threads: int | None = None
 
 
 class PlainDone(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer: when each `pipe(...)` and each save ran, on the machine's monotonic clock."""
+    """The reply to a round: when each `pipe(...)` and each save ran, in seconds of the monotonic clock."""
 
     forwards: tuple[Interval, ...]
     saves: tuple[Interval, ...]
 
 
 class PlainArm:
-    """See `arms.Arm`. Plans and card come from an arm of the engine, so that the requests are the same."""
+    """An arm that runs the plain loop; see `arms.Arm`.
 
-    def __init__(self, model: ModelConfig, folder: Path, plan: Plan, card: Callable[[], Card]) -> None:
-        """Nothing is started before `load`."""
-        self._model, self._folder, self._plan, self._card = model, folder, plan, card
-        self._stack = ExitStack()
-        self._process: subprocess.Popen[bytes] | None = None
+    An engine arm gives plans and card, so that the requests are the same. The arm PLAIN_TUNED has the environment of
+    the engine's workers, and inference mode.
+    """
 
-    @property
-    def spec(self) -> Spec:
-        """Which arm this is."""
-        return SPECS[PLAIN]
-
-    @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self._folder
-
-    def __enter__(self) -> Self:
-        """Make the folder and the log."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._log: IO[bytes] = self._stack.enter_context(tempfile.TemporaryFile(buffering=0))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, spec: ArmSpec, model: ModelConfig, folder: Path, plan: PlanRequests, card: Callable[[], Card]
     ) -> None:
-        """End the process: the end of its input tells it to leave."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(_EXIT_S if kind is None else 0)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process.stdout.close()
-        self._stack.close()
+        """Start nothing before `load`."""
+        self.spec = spec
+        self.folder = folder
+        self._model, self._plan, self._card = model, plan, card
+        self._process: ChildProcess | None = None
 
-    def load(self) -> Ready:
-        """Start the process and wait for the model."""
+    @classmethod
+    @contextmanager
+    def open(
+        cls, spec: ArmSpec, model: ModelConfig, folder: Path, plan: PlanRequests, card: Callable[[], Card]
+    ) -> Iterator[Self]:
+        """Create `folder`; end the process on leaving. Raises OSError if the folder cannot be created."""
+        folder.mkdir(parents=True, exist_ok=True)
+        arm = cls(spec, model, folder, plan, card)
+        exit_timeout = 0.0
+        try:
+            yield arm
+            exit_timeout = _EXIT_S
+        finally:
+            if arm._process is not None:
+                with suppress(BrokenPipeError):
+                    arm._process.stdin.close()  # at which it exits
+                arm._process.wait_or_kill(exit_timeout)
+                arm._process.close()
+
+    def load(self) -> LoadedArm:
+        """Start the process and wait for the model. Raises EngineError."""
         start = time.monotonic()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "omni_cli.bench.plain"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            process_group=0,
-        )
-        ready = self._ask(PlainModel(model=self._model, card=self._card(), folder=str(self._folder)), PlainReady)
-        return Ready(time.monotonic() - start, ready.pipeline, ready.device, ready.dtype, ready.device_name)
+        command = (sys.executable, "-P", "-m", "omni_cli.bench.plain_loop")
+        is_tuned = self.spec.name == PLAIN_TUNED
+        self._process = ChildProcess.start(command, pipes=True, env=worker_environment() if is_tuned else None)
+        first = PlainModel(model=self._model, card=self._card(), folder=str(self.folder), inference_mode=is_tuned)
+        ready = self._ask(first, PlainReady)
+        return LoadedArm(time.monotonic() - start, ready.pipeline, ready.device, ready.dtype, ready.device_name)
 
-    def run(self, requests: Sequence[GenerationRequest]) -> Round:
-        """One loop over `requests`; the time is what the loop itself measured, without the two messages."""
+    def run(self, requests: Sequence[GenerationRequest], threads: int | None = None) -> Round:
+        """Run the loop over `requests`; the seconds are those that the loop measured, without the two messages.
+
+        `threads` are the intra-op threads, if not torch's default.
+        Raises UsageError if diffusers has no one-line way to write the format, EngineError if the process dies.
+        """
         planned = tuple(self._plan(requests))
         for request in planned:
             if request.request.format not in FORMATS:
                 raise UsageError(
                     f"--format {request.request.format}: diffusers has no one-line way to write it; leave out the arm "
-                    f"{PLAIN} with --arms, or take one of {', '.join(sorted(FORMATS))}"
+                    f"{self.spec.name} with --arms, or use one of {', '.join(sorted(FORMATS))}"
                 )
-        done = self._ask(PlainRound(requests=planned), PlainDone)
+        done = self._ask(PlainRound(requests=planned, threads=threads), PlainDone)
         seconds = done.saves[-1].end - done.forwards[0].start
         return Round(seconds, len(planned), tuple(_events(planned, done)))
 
     def _ask(self, question: PlainModel | PlainRound, answer: type[T]) -> T:
         process = self._process
         assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
             process.stdin.write(msgspec.json.encode(question) + b"\n")
             process.stdin.flush()
+            line = process.stdout.readline()
         except BrokenPipeError:
-            raise self._death() from None
-        line = process.stdout.readline()
+            line = b""
         if not line:
-            raise self._death()
+            process.wait_or_kill()
+            report = f"bench: the plain loop {process.exit_report()}"
+            raise EngineError(with_log_tail(report, process.log_tail()))
         return msgspec.json.decode(line, type=answer)
-
-    def _death(self) -> EngineError:
-        """What the child's log says of its end."""
-        assert self._process is not None
-        code = self._process.wait()
-        self._log.seek(0)
-        tail = self._log.read()[-_LOG_TAIL:].decode("utf-8", "replace").strip()
-        return EngineError(f"bench: the plain loop ended with code {code}; its log ends with:\n{tail or '(nothing)'}")
 
 
 def _events(planned: Sequence[PlannedRequest], done: PlainDone) -> list[AnyEvent]:
-    """The loop in the words of a run, so that one implementation computes the figures of all arms."""
+    """Return the loop as the events of a run, so that one implementation computes the figures of all arms."""
     events: list[AnyEvent] = []
     for request, forward, save in zip(planned, done.forwards, done.saves, strict=True):
         ids, nothing = (request.id,), Interval(save.end, save.end)

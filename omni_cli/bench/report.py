@@ -1,48 +1,39 @@
-"""What is written of a bench: the document behind `--json`, from which table and sentences are made."""
+"""The report of a bench: the document behind `--json`, from which table, sentences and chart are made."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean, median
 
 import msgspec
 
-from omni_cli.bench.arms import PLAIN
-from omni_cli.bench.conduct import Measured
-from omni_cli.bench.figures import Flow, flow_of
-from omni_cli.bench.stats import Ratio, recovered, speedup, spread
-from omni_cli.bench.verify import Check
+from omni_cli.bench.arms import ARM_SPECS, PLAIN, PLAIN_TUNED, Measurement
+from omni_cli.bench.equality import OutputComparison
+from omni_cli.bench.figures import OverlapFigures, overlap_figures
+from omni_cli.bench.stats import Ratio, Spread, recovered_share, speedup, spread
 from omni_cli.events import EncodeDone
 from omni_cli.request import GenerationRequest
 
 SCHEMA_VERSION = 1
 
 
-class Seconds(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds per request over rounds."""
-
-    median: float
-    min: float
-    max: float
-
-
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm. `qps` is one over the median; `rounds` the seconds per request of each round; loading is in none of these."""
+    """One arm.
+
+    `qps` (requests per second) is 1 / median, `rounds` the seconds per request of each round; without loading.
+    """
 
     qps: float
-    seconds_per_request: Seconds
+    seconds_per_request: Spread
     rounds: tuple[float, ...]
     load_seconds: float
-    flow: Flow
+    overlap: OverlapFigures = msgspec.field(name="flow")
 
 
-class RatioReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratio of medians; of two arms, how many times the QPS of the second the first has. `ci95` is null after one round."""
+class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of the bench.
 
-    median: float
-    ci95: tuple[float, float] | None
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was run. `request` has the values that all requests share, `format` is the file's."""
+    `request` has the values that all requests share, sizes are pixels, `format` is the file's.
+    """
 
     model: str
     pipeline: str
@@ -61,95 +52,90 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. Shares in percent and the gap in milliseconds are those of the arm `async`; null where not known.
+    """The document. Percentages and the gap in milliseconds are those of the arm `async`; null where unknown.
 
-    `output_share_of_plain_pct` is the share of the plain loop's time that goes into saving, `output_recovered` the share
-    (0..1) of that which async does not spend.
+    `ratios` are of the QPS of two arms: "async/plain" is async over plain.
+    `output_share_of_plain_pct` is the share of the plain loop's time spent in saving, `output_recovered` the share
+    (0..1) of that time that async does not spend. `bytes_moved_per_request` go from device to host.
     """
 
     schema_version: int = SCHEMA_VERSION
     machine: dict[str, str | int]
-    settings: Settings
+    settings: BenchSettings
     arms: dict[str, ArmReport]
-    ratios: dict[str, RatioReport]
+    ratios: dict[str, Ratio]
     output_hidden_pct: float | None
     device_idle_pct: float | None
     longest_gap_ms: float | None
     output_share_of_plain_pct: float | None
-    output_recovered: RatioReport | None
+    output_recovered: Ratio | None
     bytes_moved_per_request: float | None
     outputs_equal: bool
     outputs_compared: tuple[str, ...]
 
 
-def summarize(measured: Measured, checks: Sequence[Check], machine: dict[str, str | int], settings: Settings) -> Report:
-    """The report of what was measured."""
-    arms = {name: _arm(name, measured) for name in measured.rounds}
-    subject = arms.get("async") or next(arm for name, arm in arms.items() if name != PLAIN)
-    flow = subject.flow
+def summarize(
+    measurement: Measurement,
+    comparisons: Sequence[OutputComparison],
+    machine: dict[str, str | int],
+    settings: BenchSettings,
+) -> Report:
+    """Return the report of `measurement`."""
+    arms = {name: _arm_report(name, measurement) for name in measurement.rounds}
+    subject = arms.get("async") or next(arm for name, arm in arms.items() if ARM_SPECS[name].is_engine)
+    saving = _saving(measurement)
+    recovered = None
+    if saving and "async" in arms:
+        recovered = recovered_share(measurement.seconds(PLAIN), measurement.seconds("async"), saving)
     return Report(
         machine=machine,
         settings=settings,
         arms=arms,
-        ratios=_ratios(measured),
-        output_hidden_pct=_times(flow.output_hidden, 100),
-        device_idle_pct=_times(flow.device_idle, 100),
-        longest_gap_ms=_times(flow.longest_gap, 1000),
-        output_share_of_plain_pct=_times(_saving_share(measured), 100),
-        output_recovered=_recovered(measured),
-        bytes_moved_per_request=flow.bytes_moved,
-        outputs_equal=all(check.passed for check in checks),
-        outputs_compared=tuple(map(str, checks)),
+        ratios=_ratios(measurement),
+        output_hidden_pct=_scale(subject.overlap.output_hidden, 100),
+        device_idle_pct=_scale(subject.overlap.device_idle, 100),
+        longest_gap_ms=_scale(subject.overlap.longest_gap, 1000),
+        output_share_of_plain_pct=100 * (median(saving) / median(measurement.seconds(PLAIN))) if saving else None,
+        output_recovered=recovered,
+        bytes_moved_per_request=subject.overlap.bytes_moved,
+        outputs_equal=all(comparison.passed for comparison in comparisons),
+        outputs_compared=tuple(map(str, comparisons)),
     )
 
 
-def _arm(name: str, measured: Measured) -> ArmReport:
-    times = measured.seconds(name)
-    found = spread(times)
+def _arm_report(name: str, measurement: Measurement) -> ArmReport:
+    seconds = measurement.seconds(name)
+    seconds_per_request = spread(seconds)
     return ArmReport(
-        qps=1 / found.median,
-        seconds_per_request=Seconds(median=found.median, min=found.low, max=found.high),
-        rounds=tuple(times),
-        load_seconds=measured.ready[name].seconds,
-        flow=flow_of(measured.rounds[name]),
+        qps=1 / seconds_per_request.median,
+        seconds_per_request=seconds_per_request,
+        rounds=tuple(seconds),
+        load_seconds=measurement.loaded[name].seconds,
+        overlap=overlap_figures(measurement.rounds[name]),
     )
 
 
-def _ratios(measured: Measured) -> dict[str, RatioReport]:
-    """Async against its synchronous twin, and every arm of the engine against the plain loop."""
-    pairs = [(name, f"no-{name}") for name in measured.rounds if f"no-{name}" in measured.rounds]
-    if PLAIN in measured.rounds:
-        pairs += [(name, PLAIN) for name in measured.rounds if name != PLAIN]
-    ratios = {}
-    for fast, slow in pairs:
-        ratios[f"{fast}/{slow}"] = _reported(speedup(measured.seconds(slow), measured.seconds(fast)))
-    return ratios
-
-
-def _saving_share(measured: Measured) -> float | None:
-    if PLAIN not in measured.rounds:
-        return None
-    return median(_saving(measured)) / median(measured.seconds(PLAIN))
-
-
-def _recovered(measured: Measured) -> RatioReport | None:
-    if not {PLAIN, "async"} <= measured.rounds.keys():
-        return None
-    found = recovered(measured.seconds(PLAIN), measured.seconds("async"), _saving(measured))
-    return None if found is None else _reported(found)
-
-
-def _reported(ratio: Ratio) -> RatioReport:
-    return RatioReport(median=ratio.median, ci95=ratio.ci95)
-
-
-def _saving(measured: Measured) -> list[float]:
-    """Seconds per request that the plain loop spent in saving, round by round."""
+def _saving(measurement: Measurement) -> list[float]:
+    """Return the seconds per request that the plain loop spent in saving, round by round; empty without that arm."""
     return [
         fmean(event.encode.seconds for event in turn.events if isinstance(event, EncodeDone))
-        for turn in measured.rounds[PLAIN]
+        for turn in measurement.rounds.get(PLAIN, [])
     ]
 
 
-def _times(value: float | None, factor: float) -> float | None:
+def _ratios(measurement: Measurement) -> dict[str, Ratio]:
+    """Compare each async arm with its synchronous twin, and every arm with the plain loops."""
+    pairs = [(name, f"no-{name}") for name in measurement.rounds if f"no-{name}" in measurement.rounds]
+    engines = [name for name in measurement.rounds if ARM_SPECS[name].is_engine]
+    for plain, others in ((PLAIN, [PLAIN_TUNED, *engines]), (PLAIN_TUNED, engines)):
+        pairs += [(name, plain) for name in others if {name, plain} <= measurement.rounds.keys()]
+    return {f"{fast}/{slow}": speedup(measurement.seconds(slow), measurement.seconds(fast)) for fast, slow in pairs}
+
+
+def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write `document` as indented JSON. Raises OSError."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")

@@ -1,14 +1,18 @@
-"""`omni-gen bench`: what the overlap is worth here; `bench engine` and `bench transport`: its parts, without a model."""
+"""`omni-gen bench`: what the overlap gains on this machine.
+
+`bench engine`, `bench transport`: its parts, without a model.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from omni_cli.cli.options import defaults as d
-from omni_cli.cli.options import engine as e
-from omni_cli.cli.options import model as m
-from omni_cli.cli.options import view as v
+from omni_cli.cli.help_text import HelpCommand
+from omni_cli.cli.options import engine_options as e
+from omni_cli.cli.options import model_options as m
+from omni_cli.cli.options import output_options as o
+from omni_cli.cli.options import request_options as d
 
 bench_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -25,7 +29,7 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Turns of each arm (default: about 3 minutes' worth).")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Above 1: the arms with batches, too.")] = 1,
+    batch_size: Annotated[int, typer.Option(min=1, help="Above 1: measure the arms with batches, too.")] = 1,
     num_inference_steps: d.Steps = None,
     guidance_scale: d.Guidance = None,
     fps: d.Fps = None,
@@ -35,55 +39,61 @@ def bench(
     device_postprocess: e.DevicePostprocess = None,
     arms: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Of plain, no-async, async, and their -batch, -float and -whole kinds."),
+        typer.Option(
+            metavar="LIST",
+            help="Of plain, plain-tuned, no-async, async, and the last two's -batch, -float and -whole kinds.",
+        ),
     ] = None,
     json: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a chart (.png or .svg).")] = None,
-    trace: v.Trace = None,
+    trace: o.Trace = None,
     output_dir: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Keep the files here (default: a temporary folder).")
     ] = None,
 ) -> None:
-    """Render the same requests with the overlap, without it, and in a plain loop over the pipeline; compare times and pixels.
+    """Render the same requests with the overlap, without it, and in a plain pipeline loop; compare times and pixels.
 
-    Each arm loads the model once and waits its turn, so there must be memory for as many models as arms (see --arms); loading
-    is not in the figures. Exit code 1 if the pictures differ.
+    Each arm loads the model once and waits for its turns, so the device must hold one model per arm (see --arms).
+    Loading is not part of the figures. Exit code 1 if the pixels differ.
     """
     if context.invoked_subcommand is not None:
         return
-    given = {name: value for name, value in locals().items() if name != "context"}
-    # Imported when a bench is wanted: --help stays fast.
-    from omni_cli.cli.benches import end_to_end
+    parameters = {name: value for name, value in locals().items() if name != "context"}
+    # Imported here: --help stays fast.
+    from omni_cli.cli.bench_runs import bench_arms
 
-    end_to_end(given)
+    bench_arms(parameters)
 
 
-@bench_app.command("engine")
+@bench_app.command("engine", cls=HelpCommand)
 def engine(
     requests: Annotated[int, typer.Option(min=20, help="Per row of the table.")] = 2000,
     json: Json = None,
 ) -> None:
-    """What the engine costs per request: a runner that makes 8x8 pictures at once."""
-    # Imported when a bench is wanted: --help stays fast.
-    from omni_cli.cli.benches import engine_alone
+    """Measure the cost of the engine per request, with a runner that returns 8x8 pictures at once."""
+    # Imported here: --help stays fast.
+    from omni_cli.cli.bench_runs import bench_engine
 
-    engine_alone(requests, json)
+    bench_engine(requests, json)
 
 
-@bench_app.command("transport")
+@bench_app.command("transport", cls=HelpCommand)
 def transport(
     clip: Annotated[
         list[str] | None,
-        typer.Option("--clip", metavar="TxHxW", help="Frames, height, width; may be given several times."),
+        typer.Option("--clip", metavar="TxHxW", help="Frames, height, width; can be repeated."),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=3, help="At most so many of each way; fewer where one takes long.")
+        int | None, typer.Option(min=3, help="Most repeats of each path; fewer where one takes long.")
     ] = None,
     device: m.Device = "auto",
     json: Json = None,
 ) -> None:
-    """From a decoded tensor to bytes an encoder can read: our way against that of the documents this engine follows."""
-    # Imported when a bench is wanted: --help stays fast.
-    from omni_cli.cli.benches import transport_alone
+    """Measure two paths from a decoded tensor to bytes that an encoder reads: this engine's, and a reference path.
 
-    transport_alone(clip, repeats, device, json)
+    The reference path follows the public design of vLLM-Omni's asynchronous diffusion output.
+    """
+    # Imported here: --help stays fast.
+    from omni_cli.cli.bench_runs import bench_transport
+
+    bench_transport(clip, repeats, device, json)

@@ -1,23 +1,26 @@
-"""What the executor's books are kept of: a call, its requests, and where it is."""
+"""The records of the call queue: a call, its requests, and its state."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from omni_cli.config import ModelConfig
 from omni_cli.executor.protocol import Handle
-from omni_cli.executor.steering import Steering
+from omni_cli.executor.step_controller import StepController
 from omni_cli.request import Interval
 from omni_cli.transport.messages import ExecuteModel, ExecuteStepwise
 
 MAX_RUNNING_DEATHS = 2
-"""A request that was running when a worker died this many times is not tried again."""
+"""A request fails once it has cost so many workers."""
+
+HELD_CHECK_S = 1.0
+"""Seconds after which an output that the parent's own writers hold up is looked at again."""
 
 MAX_ATTEMPTS = 4
-"""Nor is one whose forward was begun this many times and whose output never came."""
+"""A request fails when its worker dies after its forward was started this many times."""
 
 
-class State(StrEnum):
-    """Where a call is."""
+class CallState(StrEnum):
+    """The progress of a call."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -26,73 +29,105 @@ class State(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """One request that is not finished. `attempts` counts forwards begun, `deaths` those that a worker's death ended."""
+class RequestEntry:
+    """An unfinished request.
+
+    `attempts` counts the forwards that were started, `deaths` those that cost their worker: it died meanwhile, or their
+    output did not come (`is_late`). `queued_at` is in seconds on the queue's clock.
+    """
 
     handle: Handle
     queued_at: float
     attempts: int = 0
     deaths: int = 0
+    is_late: bool = False
     forward: Interval | None = None
 
     @property
-    def hopeless(self) -> bool:
-        """True if it has taken too many workers along."""
+    def exhausted(self) -> bool:
+        """Whether the request must not be tried again after a worker's death."""
         return self.deaths >= MAX_RUNNING_DEATHS or self.attempts >= MAX_ATTEMPTS
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One pipeline call: the requests that travel together. `entries` (by output id) shrinks as their outputs arrive.
+    """A pipeline call. `entries` maps output ids to unfinished requests and shrinks as outputs arrive.
 
-    `model` is what must be loaded for it; None for whatever is. `steering` leads it step by step; without it the call runs at
-    one go. `left` is what a hold leaves of its time, in seconds.
+    `model` must be loaded for it; None means whichever model is. `step_controller` is set for a call in step mode.
+    `deadline` is when the call must have left its state, None for no limit; while the deadline is frozen, `remaining`
+    holds the seconds that were left. `is_held` says that its output is late while the parent's writers hold slots.
+    `is_forward_reported` says that the observer has been told of its forward.
+    `forward_limit` is how long its forward may take, or wait for its next frames to leave, in seconds.
     """
 
     rpc_id: int
     batch_id: str
-    entries: dict[str, Entry]
+    entries: dict[str, RequestEntry]
     since: float
     model: ModelConfig | None = None
-    state: State = State.WAITING
+    state: CallState = CallState.WAITING
     worker: int | None = None
     deadline: float | None = None
-    steering: Steering | None = None
-    left: float | None = None
+    step_controller: StepController | None = None
+    remaining: float | None = None
+    is_held: bool = False
+    is_forward_reported: bool = False
+    forward_limit: float | None = None
 
-    def enter(self, state: State, now: float, allowed: float | None = None) -> None:
-        """Go on to `state`, in which the call may stay `allowed` seconds."""
+    def enter(self, state: CallState, now: float, timeout: float | None = None) -> None:
+        """Change to `state` at `now`, with a deadline `timeout` seconds later."""
         self.state, self.since = state, now
-        self.deadline = None if allowed is None else now + allowed
+        self.deadline = None if timeout is None else now + timeout
 
-    def hold(self, now: float) -> None:
-        """It waits for a decision: its time stands still."""
-        self.left = None if self.deadline is None else self.deadline - now
+    def restart_deadline(self, now: float, timeout: float) -> None:
+        """Give a call that has a deadline `timeout` seconds from now."""
+        if self.deadline is not None:
+            self.deadline, self.is_held = now + timeout, False
+
+    def freeze_deadline(self, now: float) -> None:
+        """Stop the time limit while the call waits for a step decision."""
+        self.remaining = None if self.deadline is None else self.deadline - now
         self.deadline = None
 
-    def go_on(self, now: float) -> None:
-        """It was decided."""
-        self.deadline = None if self.left is None else now + self.left
+    def resume_deadline(self, now: float) -> None:
+        """Restart the time limit after a step decision."""
+        self.deadline = None if self.remaining is None else now + self.remaining
 
-    def ids(self) -> tuple[str, ...]:
-        """The ids of its unfinished requests."""
+    def is_overdue(self, now: float) -> bool:
+        """Return whether the deadline has passed."""
+        return self.deadline is not None and self.deadline <= now
+
+    def request_ids(self) -> tuple[str, ...]:
+        """Return the ids of the unfinished requests."""
         return tuple(entry.handle.planned.id for entry in self.entries.values())
 
-    def line(self, now: float) -> str:
-        """For the log: enough to tell whether the worker, the pump or the waiter stalled."""
-        awaited = ", ".join(self.entries) or "its end"
-        return (
-            f"call {self.rpc_id}: {self.state} for {now - self.since:.1f} s, worker {self.worker}: awaiting {awaited}"
-        )
+    def take_forward_ids(self) -> tuple[str, ...]:
+        """Return the ids of the unfinished requests the first time, to report their forward; nothing after that."""
+        ids = () if self.is_forward_reported else self.request_ids()
+        self.is_forward_reported = True
+        return ids
 
-    def is_due(self, now: float) -> bool:
-        """True if it has been in its state for too long."""
-        return self.deadline is not None and self.deadline <= now
+    def to_message(self) -> ExecuteModel | ExecuteStepwise:
+        """Build the message that starts the call."""
+        requests = tuple(entry.handle.planned for entry in self.entries.values())
+        if self.step_controller is None:
+            return ExecuteModel(rpc_id=self.rpc_id, batch_id=self.batch_id, requests=requests)
+        latents = self.step_controller.latents
+        return ExecuteStepwise(rpc_id=self.rpc_id, batch_id=self.batch_id, requests=requests, latents=latents)
+
+    def describe(self, now: float) -> str:
+        """Return one line for the log that tells whether the worker, the pump or a waiter stalled."""
+        awaited = ", ".join(self.entries) or "its end"
+        seconds = f"{now - self.since:.1f} s"
+        return f"call {self.rpc_id}: {self.state} for {seconds}, worker {self.worker}: awaiting {awaited}"
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
-    """The next step of the queue: `message` goes to `worker`, or is None if all its requests were `cancelled` before."""
+class Assignment:
+    """A call that leaves the queue for `worker`.
+
+    `message` is None if all its requests were `cancelled` by their holders.
+    """
 
     worker: int
     message: ExecuteModel | ExecuteStepwise | None
@@ -100,17 +135,8 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """Entries taken out, and (worker, rpc id) of calls that were sent and that nobody waits for any more."""
+class Removed:
+    """Requests that were removed from the queue, and (worker, rpc id) of sent calls that have no request left."""
 
-    entries: tuple[Entry, ...]
-    orphans: tuple[tuple[int, int], ...]
-
-
-def message_of(call: Call) -> ExecuteModel | ExecuteStepwise:
-    """What sends the call off."""
-    rpc_id, batch_id = call.rpc_id, call.batch_id
-    requests = tuple(entry.handle.planned for entry in call.entries.values())
-    if call.steering is None:
-        return ExecuteModel(rpc_id=rpc_id, batch_id=batch_id, requests=requests)
-    return ExecuteStepwise(rpc_id=rpc_id, batch_id=batch_id, requests=requests, latents=call.steering.latents)
+    entries: tuple[RequestEntry, ...]
+    abandoned_calls: tuple[tuple[int, int], ...]

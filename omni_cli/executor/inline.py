@@ -1,24 +1,21 @@
-"""The inline executor: the model in this very process, one call after the other, behind the same protocol.
+"""The inline executor: runs pipeline calls in this process, on the thread that submits them.
 
-For debugging (a breakpoint in a pipeline works) and as the reference that the local executor's bytes are compared with.
-This module imports torch; it is imported only where somebody asked for it.
+    submit ──> runner ──> media on the device ──> packer ──> host memory ──> both futures are done ──> submit returns
+
+For debugging (breakpoints in a pipeline work), and as the reference for the bytes of the local executor. Importing
+this module imports torch, so only `make_executor` does.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from omni_cli import platforms
 from omni_cli.config import EngineConfig, ModelConfig, check_engine
-from omni_cli.errors import (
-    EngineError,
-    ModelUnavailable,
-    UsageError,
-)
+from omni_cli.errors import EngineError, ModelUnavailable, UsageError
 from omni_cli.events import (
     ForwardDone,
     ForwardStarted,
@@ -28,182 +25,163 @@ from omni_cli.events import (
     ModelSwitched,
     Note,
     Observer,
-    OutputReady,
+    OutputArrived,
 )
-from omni_cli.executor.faults import as_load_error, as_request_error
-from omni_cli.executor.outputs import news
-from omni_cli.executor.protocol import Handle, Loading, OnPreview, Output, Preview, RpcMethod
-from omni_cli.executor.steering import Steering, Step
+from omni_cli.executor.error_mapping import changed_facts, with_cause, wrap_load_error, wrap_request_error
+from omni_cli.executor.futures import fail
+from omni_cli.executor.protocol import (
+    Executor,
+    Handle,
+    LoadHandle,
+    OnFacts,
+    OnPreview,
+    Output,
+    PreviewImage,
+    RpcMethod,
+    ignore,
+)
+from omni_cli.executor.step_controller import StepController, StepEvent
 from omni_cli.media import Media
-from omni_cli.request import Interval, PlannedRequest
+from omni_cli.notes import NoteFilter
+from omni_cli.request import ExecutedOn, Interval, PlannedRequest
 from omni_cli.transport.messages import Health, Loaded
-from omni_cli.worker.collect import for_request
-from omni_cli.worker.interpolate import Interpolator
-from omni_cli.worker.packing import Packer
+from omni_cli.worker.intra_op_threads import intra_op_threads, threads_on
+from omni_cli.worker.output.interpolate import Interpolator
+from omni_cli.worker.output.output_check import OutputPolicy
+from omni_cli.worker.output.packer import Packer
+from omni_cli.worker.pipeline.media_from_output import add_float_consumers
 from omni_cli.worker.process import make_runner
-from omni_cli.worker.protocol import StepState, StepwiseRunner, Streamed
-from omni_cli.worker.validity import Validity
+from omni_cli.worker.runner_protocol import StepState, StepwiseRunner
 
 
-class InlineExecutor:
-    """Executor without a process: `submit` returns when the call is over."""
+class InlineExecutor(Executor):
+    """Executor without worker processes: a call is over when `submit` returns."""
 
-    def __init__(self, engine: EngineConfig, observer: Observer, on_preview: OnPreview = lambda preview: None) -> None:
-        """Build the runner; nothing is loaded yet."""
+    def __init__(
+        self,
+        engine: EngineConfig,
+        observer: Observer,
+        on_preview: OnPreview = lambda preview: None,
+        on_facts: OnFacts = lambda model, facts: None,
+    ) -> None:
+        """Build the runner without loading a model; `on_facts` is called with what each load gives.
+
+        Raises UsageError if settings contradict each other.
+        """
         check_engine(engine)
         self._engine = engine
         self._on_preview = on_preview
+        self._on_facts = on_facts
+        self._expected: dict[ModelConfig, Loaded] = {}
         self._observe = observer
+        self._note_filter = NoteFilter()
         self._runner = make_runner(engine)
+        self._threads = engine.threads
         self._platform = platforms.available()[-1]
-        self._packer = Packer(self._platform, engine.transport, Validity.of(engine))
-        self._loadings: dict[ModelConfig, Loading] = {}
+        self._device = ""
+        self._packer = Packer(self._platform, engine.transport, OutputPolicy.from_config(engine))
+        self._load_handles: dict[ModelConfig, LoadHandle] = {}
         self._model: ModelConfig | None = None
         self._calls = 0
         self._closed = False
+        self._released = False
 
-    def load(self, model: ModelConfig) -> Loading:
-        """Load `model` now."""
+    def load(self, model: ModelConfig) -> LoadHandle:
+        """Load `model` before returning."""
         future = self._load(model)
         self._model = model
-        self._loadings[model] = Loading(identified=future, loaded=future)
-        return self._loadings[model]
-
-    def identify(self, model: ModelConfig) -> "Future[Loaded | None]":
-        """Done at once."""
-        future: Future[Loaded | None] = Future()
-        _, device = platforms.resolve(model.device)
-        try:
-            future.set_result(self._runner.identify(msgspec.structs.replace(model, device=device), self._on_loading))
-        except Exception as error:  # boundary: whatever a loader raises ends the run
-            future.set_exception(as_load_error(error))
-        return future
+        self._load_handles[model] = LoadHandle(identified=future, loaded=future)
+        return self._load_handles[model]
 
     def _load(self, model: ModelConfig) -> Future[Loaded]:
         start = time.monotonic()
         self._platform, device = platforms.resolve(model.device)
         self._platform.activate(device)
-        model = msgspec.structs.replace(model, device=device)
+        self._device = device
         future: Future[Loaded] = Future()
         try:
-            self._packer = Packer(self._platform, self._engine.transport, Validity.of(self._engine))
-            self._packer.fill_with(Interpolator.load(self._engine.interpolator, device))
-            loaded = self._runner.load(model, self._engine, self._on_loading)
-        except Exception as error:  # boundary: whatever a loader raises ends the run
-            future.set_exception(as_load_error(error))
+            self._packer = Packer(self._platform, self._engine.transport, OutputPolicy.from_config(self._engine))
+            self._packer.interpolator = Interpolator.load(self._engine.interpolator, device)
+            loaded = self._runner.load(msgspec.structs.replace(model, device=device), self._engine, self._on_progress)
+            self._on_facts(model, loaded)
+            if changes := changed_facts(self._expected.setdefault(model, loaded), loaded):
+                raise EngineError(f"this process {changes}")
+        except Exception as error:  # boundary: a loader may raise anything
+            future.set_exception(wrap_load_error(error))
             return future
         now = time.monotonic()
-        self._observe(
-            ModelReady(
-                at=now,
-                worker=0,
-                pipeline=loaded.info.pipeline,
-                device=device,
-                dtype=loaded.info.dtype,
-                seconds=now - start,
-            )
-        )
+        pipeline, dtype = loaded.info.pipeline, loaded.info.dtype
+        self._observe(ModelReady(at=now, worker=0, pipeline=pipeline, device=device, dtype=dtype, seconds=now - start))
         future.set_result(loaded)
         return future
 
-    def submit(
-        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
-    ) -> tuple[Handle, ...]:
-        """Run the call; the futures are resolved when this returns. Raises what keeps the first model from loading.
+    def expect(self, model: ModelConfig, facts: Loaded) -> None:
+        """Refuse the load of `model` if it gives other facts than `facts`."""
+        self._expected.setdefault(model, facts)
 
-        Raises UsageError where somebody wants to take the steps: the thread that would is the one that computes them.
+    def identify(self, model: ModelConfig) -> Future[Loaded | None]:
+        """Identify `model` before returning."""
+        future: Future[Loaded | None] = Future()
+        _, device = platforms.resolve(model.device)
+        try:
+            future.set_result(self._runner.identify(msgspec.structs.replace(model, device=device), self._on_progress))
+        except Exception as error:  # boundary: a loader may raise anything
+            future.set_exception(wrap_load_error(error))
+        return future
+
+    def submit(
+        self,
+        requests: Sequence[PlannedRequest],
+        step_controller: StepController | None = None,
+        model: ModelConfig | None = None,
+        expect: Callable[[Handle], object] = ignore,
+    ) -> tuple[Handle, ...]:
+        """Run the call; its futures are done on return.
+
+        Raises EngineError once closed, the error of the first model if it cannot be loaded, and UsageError for a paced
+        or paused `step_controller`: the thread that would take the steps is the one that computes them.
         """
-        self.check_health()
-        if steering is not None and steering.waits:
-            raise UsageError("the inline executor cannot hand out steps; use executor local")
+        self._raise_if_closed()
+        if step_controller is not None and step_controller.waits:
+            raise UsageError("the inline executor cannot hand out steps; use --executor local")
         self._calls += 1
         handles = tuple(Handle(request, f"batch-{self._calls}/{request.id}") for request in requests)
-        lacking = None if model is None else self._lacking(model)
-        if lacking is not None:
+        for handle in handles:
+            expect(handle)
+        unavailable = None if model is None else self._ensure_loaded(model)
+        if unavailable is not None:
             for handle in handles:
-                handle.compute_done.set_exception(lacking)
-                handle.output_ready.set_exception(lacking)
+                fail(handle, unavailable)
             return handles
         ids = tuple(request.id for request in requests)
         start = time.monotonic()
         self._observe(ForwardStarted(at=start, worker=0, ids=ids))
+        if step_controller is None and self._engine.step_execution:
+            step_controller = StepController()
         try:
-            medias = self._forward(requests, ids, steering or (Steering() if self._engine.step_execution else None))
-            self._platform.synchronize()
-        except Exception as error:  # boundary: whatever a pipeline raises fails these requests
+            with intra_op_threads(self._threads):
+                executed_on = ExecutedOn(self._device, threads_on(self._device))
+                medias = self._forward(requests, ids, step_controller)
+                self._platform.synchronize()
+        except Exception as error:  # boundary: a pipeline may raise anything; it fails these requests
             for handle in handles:
-                handle.compute_done.set_exception(as_request_error(error))
-                handle.output_ready.set_exception(as_request_error(error))
+                fail(handle, wrap_request_error(error))
             return handles
         forward = Interval(start, time.monotonic())
         self._observe(ForwardDone(at=forward.end, worker=0, ids=ids, forward=forward))
         for handle, media in zip(handles, medias, strict=True):
             handle.compute_done.set_result(forward)
-            assert isinstance(media, Media)  # no sink was given
-            self._deliver(handle, media, forward)
+            self._deliver(handle, media, forward, executed_on)
         return handles
 
-    def _forward(
-        self, requests: Sequence[PlannedRequest], ids: tuple[str, ...], steering: Steering | None
-    ) -> Sequence[Media | Streamed]:
-        if steering is None and not self._engine.preview_every:
-            return self._runner.execute_model(
-                requests, lambda step, total: self._on_step(ids, step, total), lambda: False
-            )
-        if not isinstance(self._runner, StepwiseRunner):
-            raise UsageError(f"--runner {self._engine.runner} has no execute_stepwise")
-
-        def on_state(state: StepState) -> bool:
-            self._show(ids, state)
-            self._on_step(ids, state.step, state.total)
-            return steering is None or not steering.ask(Step(state.step, state.total))
-
-        return self._runner.execute_stepwise(requests, on_state)
-
-    def _show(self, ids: tuple[str, ...], state: StepState) -> None:
-        if state.fault is not None:
-            self._on_preview(Preview(ids[0], state.step, state.total, fault=state.fault))
-        for picture in state.pictures:
-            pixels = picture.pixels.to("cpu")
-            height, width, _ = pixels.shape
-            data = pixels.contiguous().numpy().tobytes()
-            self._on_preview(Preview(ids[picture.owner], state.step, state.total, width, height, data))
-
-    def drive(self, until: Callable[[], bool]) -> None:
-        """Nothing is ever on its way."""
-
-    def wake(self) -> None:
-        """Nobody drives."""
-
-    def _lacking(self, model: ModelConfig) -> ModelUnavailable | None:
-        """Load `model`, unless it is there; why its requests fail."""
-        if model != self._model:
-            refused = model in self._loadings and self._loadings[model].loaded.exception() is not None
-            if self._loadings and not refused:
-                self._observe(ModelSwitched(at=time.monotonic(), model=model.title))
-            if not refused:
-                self.load(model)
-        error = self._loadings[model].loaded.exception()
-        if error is None:
-            return None
-        if all(loading.loaded.exception() is not None for loading in self._loadings.values()):
-            raise error
-        lacking = ModelUnavailable(str(error))
-        lacking.__cause__ = error
-        return lacking
-
-    def cancel(self, handle: Handle) -> None:
-        """Every call is over when its handle is known."""
-
-    def cancel_waiting(self) -> None:
-        """Nothing ever waits."""
-
-    def hold(self, held: bool) -> None:
-        """Nothing ever waits."""
+    def scale(self, workers: int, threads: int | None = None) -> Future[None]:
+        """Compute with `threads` intra-op threads from now on; there is one worker, this process."""
+        self._threads = threads or self._threads
+        return super().scale(workers, threads)
 
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
-        """Done at once."""
-        self.check_health()
+        """Call `method` in this process and return its one answer. Raises EngineError once closed."""
+        self._raise_if_closed()
         match method:
             case "synchronize":
                 self._platform.synchronize()
@@ -219,35 +197,63 @@ class InlineExecutor:
                 return [Health(device_bytes=self._platform.memory_in_use(), inflight=0, slots=0, slot_bytes=0)]
         return [None]
 
-    def check_health(self) -> None:
-        """Raise EngineError once closed."""
+    def shutdown(self, wait: bool = True) -> None:
+        """Refuse further calls, and with `wait` release the model."""
+        self._closed = True
+        if wait and not self._released:
+            self._released = True
+            self._runner.close()
+
+    def _raise_if_closed(self) -> None:
         if self._closed:
             raise EngineError("the executor is closed")
 
-    def close(self) -> None:
-        """Drop the model."""
-        if not self._closed:
-            self._closed = True
-            self._runner.close()
+    def _ensure_loaded(self, model: ModelConfig) -> ModelUnavailable | None:
+        """Load `model` unless it is loaded; return why its requests fail, if they do.
 
-    def kill(self) -> None:
-        """The same as `close`."""
-        self.close()
+        Raises the error of `model` if no other model was loaded before.
+        """
+        if model != self._model:
+            has_failed = model in self._load_handles and self._load_handles[model].loaded.exception() is not None
+            if self._load_handles and not has_failed:
+                self._observe(ModelSwitched(at=time.monotonic(), model=model.title))
+            if not has_failed:
+                self.load(model)
+        error = self._load_handles[model].loaded.exception()
+        if error is None:
+            return None
+        if all(handle.loaded.exception() is not None for handle in self._load_handles.values()):
+            raise error
+        return with_cause(ModelUnavailable(str(error)), error)
 
-    def kill_workers(self) -> None:
-        """There are none."""
+    def _forward(
+        self, requests: Sequence[PlannedRequest], ids: tuple[str, ...], step_controller: StepController | None
+    ) -> Sequence[Media]:
+        if step_controller is None and not self._engine.preview_every:
+            return self._runner.execute_model(
+                requests, lambda step, total: self._on_step(ids, step, total), lambda: False
+            )
+        if not isinstance(self._runner, StepwiseRunner):
+            raise UsageError(f"--runner {self._engine.runner} has no execute_stepwise")
 
-    def __enter__(self) -> Self:
-        """The executor itself."""
-        return self
+        def on_state(state: StepState) -> bool:
+            self._show_previews(ids, state)
+            self._on_step(ids, state.step, state.total)
+            return step_controller is None or not step_controller.wait_for_decision(StepEvent(state.step, state.total))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        return self._runner.execute_stepwise(requests, on_state)
 
-    def _deliver(self, handle: Handle, media: Media, forward: Interval) -> None:
+    def _show_previews(self, ids: tuple[str, ...], state: StepState) -> None:
+        if state.fault is not None:
+            self._on_preview(PreviewImage(ids[0], state.step, state.total, fault=state.fault))
+        for picture in state.pictures:
+            pixels = picture.pixels.to("cpu")
+            height, width, _ = pixels.shape
+            data = pixels.contiguous().numpy().tobytes()
+            self._on_preview(PreviewImage(ids[picture.owner], state.step, state.total, width, height, data))
+
+    def _deliver(self, handle: Handle, media: Media, forward: Interval, executed_on: ExecutedOn) -> None:
+        """Pack `media` into host memory and resolve `output_ready`."""
         start = time.monotonic()
         buffers: list[bytearray] = []
 
@@ -256,29 +262,29 @@ class InlineExecutor:
             return buffers[0]
 
         try:
-            packed = self._packer.pack(for_request(media, handle.planned), None, allocate)
-        except Exception as error:  # boundary: whatever packing raises fails this request
-            handle.output_ready.set_exception(as_request_error(error))
+            packed = self._packer.pack(add_float_consumers(media, handle.planned), None, allocate)
+        except Exception as error:  # boundary: packing may raise anything; it fails this request
+            handle.output_ready.set_exception(wrap_request_error(error))
             return
         now = time.monotonic()
         d2h, queued = Interval(start, now), Interval(forward.start, forward.start)
-        self._observe(OutputReady(at=now, worker=0, id=handle.planned.id, d2h=d2h, bytes=packed.nbytes))
-        for note in news(packed.notes):
+        self._observe(OutputArrived(at=now, worker=0, id=handle.planned.id, d2h=d2h, bytes=packed.nbytes))
+        for note in self._note_filter.news(packed.notes):
             self._observe(Note(at=now, level="warning", text=f"{handle.planned.id}: {note}"))
-        buffer = memoryview(buffers[0]).toreadonly()[: packed.nbytes]
         output = Output(
-            packed.header,
-            buffer,
-            lambda: None,
-            queued,
-            forward,
-            d2h,
+            header=packed.header,
+            buffer=memoryview(buffers[0]).toreadonly()[: packed.nbytes],
+            release=lambda: None,
+            queued=queued,
+            forward=forward,
+            d2h=d2h,
             stopped_at=media.stopped_at,
             notes=packed.notes,
+            executed_on=executed_on,
         )
         handle.output_ready.set_result(output)
 
-    def _on_loading(self, what: str) -> None:
+    def _on_progress(self, what: str) -> None:
         self._observe(ModelLoading(at=time.monotonic(), worker=0, what=what))
 
     def _on_step(self, ids: tuple[str, ...], step: int, total: int) -> None:

@@ -1,5 +1,6 @@
-"""What every executor offers: futures made at submit, one pair per request, resolved in whatever order the worker answers."""
+"""The interface of every executor, and the records that it returns."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -7,10 +8,11 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from omni_cli.config import ModelConfig
-from omni_cli.executor.feed import Feed
-from omni_cli.executor.steering import Steering
-from omni_cli.request import Interval, PlannedRequest
-from omni_cli.transport.messages import Health, Loaded, MediaHeader
+from omni_cli.executor.frame_stream import FrameStream
+from omni_cli.executor.step_controller import StepController
+from omni_cli.media import MediaHeader
+from omni_cli.request import UNNAMED_DEVICE, ExecutedOn, Interval, PlannedRequest
+from omni_cli.transport.messages import Health, Loaded
 
 RpcMethod = Literal["synchronize", "health", "drain", "sleep", "wake_up"]
 
@@ -19,10 +21,12 @@ RpcMethod = Literal["synchronize", "health", "drain", "sleep", "wake_up"]
 class Output:
     """A request's decoded output in host memory.
 
-    `buffer` holds C-contiguous frames as `header` says (uint8 [N, T, H, W, C], RGB, unless it says otherwise), a view over a
-    ring slot: valid until `release` is called, which must happen exactly once. `stopped_at`: the step after which the
-    denoising was cut short on request.
-    With `pieces`, `buffer` is empty: the frames were in so many pieces that came through the handle's feed.
+    `buffer` holds C-contiguous frames as `header` describes them (uint8 [N, T, H, W, C], RGB, by default). It is a view
+    over a ring slot and valid until `release` is called, which must happen exactly once. With `pieces` > 0 it is empty:
+    the frames came as that many pieces through the handle's frame stream.
+
+    `worker` is an index. `executed_on` names that worker's device ("" if it is that of the loaded model). `attempts`
+    counts the forwards that were started. `stopped_at` is the step after which a stop ended the denoising.
     """
 
     header: MediaHeader
@@ -36,29 +40,32 @@ class Output:
     stopped_at: int | None = None
     notes: tuple[str, ...] = ()
     pieces: int = 0
+    executed_on: ExecutedOn = UNNAMED_DEVICE
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
     """One submitted request. Both futures exist before anything is sent.
 
-    `compute_done` resolves to the forward's interval, `output_ready` to the Output. If the forward fails, both carry the
-    error. A handle whose futures were cancelled before its call was sent is never sent. `feed` gives the frames of a video that
-    leave before it is finished (`EngineConfig.chunked_decode`); pieces that nobody takes hold up the decoder.
+    `compute_done` resolves to the forward's interval, `output_ready` to the Output. If the forward fails, both raise
+    its error. A request whose `output_ready` was cancelled before its call was sent is left out of the call.
+    `frame_stream` carries the frames of a video that arrive before it is complete (`EngineConfig.chunked_decode`);
+    unreleased frames block the decoder.
     """
 
     planned: PlannedRequest
     output_id: str
     compute_done: Future[Interval] = field(default_factory=Future)
     output_ready: Future[Output] = field(default_factory=Future)
-    feed: Feed = field(default_factory=Feed)
+    frame_stream: FrameStream = field(default_factory=FrameStream)
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """What request `id` looks like after `step` of `total`: `pixels` are uint8 RGB [height, width, 3], C-contiguous.
+class PreviewImage:
+    """The preview of request `id` after step `step` of `total`.
 
-    With `fault`, there are none and there will be none: it says why.
+    `pixels` are uint8 RGB [height, width, 3], C-contiguous. `fault` is the reason why there is no picture, and why none
+    will follow.
     """
 
     id: str
@@ -70,78 +77,136 @@ class Preview:
     fault: str | None = None
 
 
-OnPreview = Callable[[Preview], None]
-"""Takes previews, from the thread that listens to the worker: must return at once."""
+OnPreview = Callable[[PreviewImage], None]
+"""Callback for previews. It runs on the thread that reads worker messages, so it must return at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
-    """A model on its way. Both futures give the same facts, or the error that loading ended with.
+class LoadHandle:
+    """A model that is being loaded. Both futures resolve to the same facts, or raise the error that ended the loading.
 
-    `identified` resolves as soon as the facts are known, which may be before the weights are read; `loaded` when every worker
-    is ready.
+    `identified` resolves as soon as the facts are known, possibly before the weights are read; `loaded` when every
+    worker is ready.
     """
 
     identified: Future[Loaded] = field(default_factory=Future)
     loaded: Future[Loaded] = field(default_factory=Future)
 
 
+OnFacts = Callable[[ModelConfig, Loaded], None]
+"""Callback for what a worker reports of a model. It runs on the thread that reads worker messages."""
+
+
+def ignore(handle: "Handle") -> None:
+    """Do nothing with a handle."""
+
+
 class Executor(Protocol):
-    """Runs pipeline calls on one or more workers."""
+    """Runs pipeline calls on one or more workers.
 
-    def load(self, model: ModelConfig) -> Loading:
-        """Load `model` on every worker. Requests may be submitted at once; they wait for it."""
+    `cancel`, `pause_dispatch`, `pump_until` and `abort` act on calls that are queued or running after `submit` has
+    returned. An executor whose `submit` returns when the call is over has none, and inherits them as they are here.
+    """
 
+    @abstractmethod
+    def load(self, model: ModelConfig) -> LoadHandle:
+        """Start to load `model` on every worker. Requests may be submitted at once; they wait for it."""
+
+    @abstractmethod
     def identify(self, model: ModelConfig) -> Future[Loaded | None]:
-        """What loading `model` will give, told without its weights; None if only loading tells. Changes nothing that is loaded."""
+        """Return the facts that loading `model` would give, without reading its weights.
 
-    def submit(
-        self, requests: Sequence[PlannedRequest], steering: Steering | None = None, model: ModelConfig | None = None
-    ) -> tuple[Handle, ...]:
-        """Queue one pipeline call for `requests`, which share a batch key. Returns at once.
-
-        With `steering` the call goes step by step, as every call does with `step_execution`. In pure step mode this returns when
-        the call is over, unless somebody takes its steps.
-
-        If the call needs another `model` than the one before (None: whatever is loaded), it waits until the outputs of all
-        earlier calls have come, and every worker has loaded it. If that fails after another model was loaded, such requests
-        fail with ModelUnavailable and the others go on.
+        The result is None if only loading gives them. The loaded model stays loaded.
         """
 
-    def cancel(self, handle: Handle) -> None:
-        """Give up a request: unsent calls are dropped, a running one stops at its next step if all its requests are given up."""
+    @abstractmethod
+    def submit(
+        self,
+        requests: Sequence[PlannedRequest],
+        step_controller: StepController | None = None,
+        model: ModelConfig | None = None,
+        expect: Callable[[Handle], object] = ignore,
+    ) -> tuple[Handle, ...]:
+        """Queue one pipeline call for `requests`, which share a batch key, and return at once.
 
-    def cancel_waiting(self) -> None:
-        """Give up every request whose forward has not begun."""
+        With `step_controller` the call is executed step by step, as every call is with `EngineConfig.step_execution`.
+        In pure step mode this returns when the call is over, unless the controller is paced or paused.
 
-    def hold(self, held: bool) -> None:
-        """Let no call begin that waits here (what a worker has been sent goes on), or let them begin again."""
+        `expect` is called with each handle before any output is waited for: outputs whose slots nobody releases would
+        hold up those behind them.
 
-    def drive(self, until: Callable[[], bool]) -> None:
-        """In pure step mode, do on this thread what the pump does elsewhere until `until()`; else return at once."""
+        A call that needs another `model` than the call before (None: whatever is loaded) waits until all earlier
+        outputs have arrived and every worker has loaded it. If loading fails after another model was loaded, the
+        requests of `model` fail with ModelUnavailable and the others go on.
 
-    def wake(self) -> None:
-        """Let `drive` look at its condition."""
+        Raises EngineError or WorkerDied after the executor has ended.
+        """
 
+    @abstractmethod
+    def expect(self, model: ModelConfig, facts: Loaded) -> None:
+        """End with an error before any forward of `model` if a worker reports other facts of it than `facts`.
+
+        Workers may differ in their devices. What a worker has already reported stands.
+        """
+
+    def cancel(self, handle: Handle | None = None) -> None:
+        """Cancel one request, or without `handle` every request whose forward has not begun.
+
+        Calls that were not sent are dropped. A running call stops at its next step once all its requests are cancelled.
+        Without `handle`, a call whose worker dies before the next submit is cancelled rather than run again.
+        """
+        return
+
+    def pause_dispatch(self, paused: bool) -> None:
+        """Stop sending queued calls to workers, or with False send them again. Calls that were sent go on."""
+        return
+
+    def pump_until(self, condition: Callable[[], bool]) -> None:
+        """In pure step mode, handle worker messages on this thread until `condition()`; otherwise return at once.
+
+        `condition` is evaluated after every message and after every `cancel`.
+        """
+        return
+
+    def scale(self, workers: int, threads: int | None = None) -> Future[None]:
+        """Run on `workers` workers from now on, where fewer have been started; the new ones load the model.
+
+        With `threads`, all of them compute the calls that follow with so many intra-op threads. A new worker that
+        cannot load the model is given up with a warning. The result is there when no worker is loading any more.
+        Raises EngineError if a process cannot be started.
+        """
+        scaled: Future[None] = Future()
+        scaled.set_result(None)
+        return scaled
+
+    @abstractmethod
     def collective_rpc(self, method: RpcMethod) -> list[Health | bool | None]:
-        """Ask every worker and wait for all answers, in worker order. Raises EngineError if one failed."""
+        """Call `method` on every worker and return the answers in worker order.
 
-    def check_health(self) -> None:
-        """Raise WorkerDied if a worker is gone for good."""
+        Raises EngineError if a call failed or the executor has ended, WorkerDied if a worker died.
+        """
 
-    def close(self) -> None:
-        """Let workers finish what is sent, end them, and fail what is left. Nothing remains afterwards. May be called twice."""
+    def abort(self) -> None:
+        """Kill the workers and cancel every request whose output has not arrived; nothing can be submitted any more."""
+        return
 
-    def kill(self) -> None:
-        """Like `close`, but at once."""
+    @abstractmethod
+    def shutdown(self, wait: bool = True) -> None:
+        """End the workers. May be called twice.
 
-    def kill_workers(self) -> None:
-        """End the processes and nothing else; takes no lock, for a signal handler that is about to leave."""
+        With `wait`, let them finish the calls they were sent, reap them, and fail the requests that are left: no
+        process, thread or descriptor remains. Without, only kill them: this takes no lock, so it may be called while
+        other threads hang, and a later `shutdown()` does the rest at once.
+        """
 
     def __enter__(self) -> Self:
-        """The executor itself."""
+        """Return the executor itself."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """Shut down; after an exception, without waiting for running calls."""
+        if kind is not None:
+            self.shutdown(wait=False)
+        self.shutdown()

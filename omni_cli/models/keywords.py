@@ -1,4 +1,4 @@
-"""Which keywords of a pipeline's call a request's fields become, and which are the engine's own. No torch."""
+"""Keywords of a pipeline's call: those that fields of a request become, and those that the engine sets itself."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "height": ("height",),
@@ -16,16 +16,16 @@ NAMES: dict[str, tuple[str, ...]] = {
     "video": ("video",),
     "latents": ("latents",),
 }
-"""Field of a request -> the names that pipelines have for it, the commonest first."""
+"""Field of a request -> the names that pipelines have for it, the most common first."""
 
 TEXTS = ("prompt", "negative_prompt")
-"""Fields that each sample of a call has its own of."""
+"""Fields that each sample of a call has its own value of."""
 
 OUTPUT_ONLY = frozenset({"fps"})
-"""Fields that a pipeline may ignore: they say how the file is written."""
+"""Fields that a pipeline need not take: they say how the file is written."""
 
 COUNTS = frozenset({"num_images_per_prompt", "num_videos_per_prompt", "num_waveforms_per_prompt"})
-"""What `num_outputs` stands for."""
+"""Keywords that `num_outputs` replaces."""
 
 OWNED = frozenset(
     {"generator", "output_type", "return_dict", "callback", "callback_steps"}

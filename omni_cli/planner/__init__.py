@@ -1,13 +1,14 @@
-"""The planner: from located requests to plans with nothing left open, and every problem that can be known before running.
+"""The planner: from requests to plans with everything filled in, and every problem that can be known before running.
 
-Models ── which model a row means, and its card
-Located ── resolve ──> checks · inputs · places · claims ──> Problem
-               └─────> seeds ──> files ──> fingerprint ──> batch_key ──> PlannedRequest ── grouped ── batches ──> calls
+row ── models ── resolve ──> checks ──> Diagnostic, Diagnostic, ...
+                    └──────> seeds, file names, fingerprint, shape ──> PlannedRequest ── finished_work ──> what remains
+what remains ── grouped ── batches ──> calls
 """
 
 from omni_cli.planner.batches import batches
-from omni_cli.planner.models import Facts, Models
-from omni_cli.planner.order import grouped
+from omni_cli.planner.call_order import grouped
+from omni_cli.planner.finished_work import FinishedWork
+from omni_cli.planner.models import ModelFacts, Models
 from omni_cli.planner.plan import Planner
 
-__all__ = ["Facts", "Models", "Planner", "batches", "grouped"]
+__all__ = ["FinishedWork", "ModelFacts", "Models", "Planner", "batches", "grouped"]

@@ -1,160 +1,173 @@
-"""Planning, in two walks over the same prompt file: one finds every problem, one makes the plan. Both are streams.
+"""Plan the requests of a run in streams over its rows: one stream finds every problem, another makes the plans.
 
-rows ── check_all ──> PromptFileError with all problems, or how many requests are this run's
-rows ── plan_all ───> PlannedRequest, PlannedRequest, ...  ── batches ──> pipeline calls
+rows ── check_all ──> PromptFileError with all problems, or the number of this run's requests
+rows ── plan_all ───> PlannedRequest, PlannedRequest, ...  ── grouped, batches ──> pipeline calls
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from omni_cli.config import PREVIEW_SUFFIX, RunConfig
-from omni_cli.errors import ModelLoadError, Problem, PromptFileError, UsageError
+from omni_cli.config import RunConfig
+from omni_cli.errors import Diagnostic, DiagnosticError, ModelLoadError, PromptFileError, UsageError
+from omni_cli.export.layouts import name_template
 from omni_cli.models.cards import Card
-from omni_cli.planner.alike import Alike
-from omni_cli.planner.batches import batch_key
-from omni_cli.planner.checks import card_problems
-from omni_cli.planner.claims import Claims
-from omni_cli.planner.files import file_names
+from omni_cli.planner.batches import shape_of
+from omni_cli.planner.checks.card_check import card_problems
+from omni_cli.planner.checks.input_files import InputCheck
+from omni_cli.planner.checks.layout_check import layout_problems
+from omni_cli.planner.checks.name_check import NameCheck
+from omni_cli.planner.checks.tensors import tensor_problems
+from omni_cli.planner.checks.weights_check import weight_problems
+from omni_cli.planner.file_names import NameTemplate, file_names
 from omni_cli.planner.fingerprint import Fingerprinter
-from omni_cli.planner.inputs import Inputs
-from omni_cli.planner.located import Located
+from omni_cli.planner.identity import with_ids
 from omni_cli.planner.models import Models
-from omni_cli.planner.naming import Misnamed
-from omni_cli.planner.places import Places
-from omni_cli.planner.resolve import Resolved, id_of, resolve
-from omni_cli.planner.room import room_of
-from omni_cli.planner.seeds import sample_seeds
-from omni_cli.planner.template import NameTemplate
-from omni_cli.planner.tensors import tensor_problems
-from omni_cli.prompts.shown import quoted
-from omni_cli.request import GenerationRequest, PlannedRequest
-from omni_cli.writers.codecs import check_settings
-from omni_cli.writers.formats import check_available, check_side, floats_for
-from omni_cli.writers.room import Room
+from omni_cli.planner.problem_list import ProblemList
+from omni_cli.planner.resolve import Resolved, SourcedRequest, field_problem, sample_seeds
+from omni_cli.planner.row_kinds import RowKinds
+from omni_cli.planner.version_1 import FingerprinterV1
+from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
+from omni_cli.storage.shards import holds
+from omni_cli.storage.user_path import expand_user
+from omni_cli.writers.codecs import check_encoder_settings
+from omni_cli.writers.file_sizes import SpaceEstimate, estimate_row
+from omni_cli.writers.formats import check_size, find_backend, floats_for
 
-Reject = Callable[[Located | None, list[Problem]], None]
-"""Takes a row that cannot be rendered, None where not even a request could be read, and what is wrong with it."""
+Reject = Callable[[SourcedRequest | None, list[Diagnostic]], None]
+"""Takes a row that cannot be rendered, None if it is no request at all, and what is wrong with it."""
 
-MAX_PROBLEMS = 1000
-"""Problems that are listed; the rest is counted."""
+Refuse = Callable[[PlannedRequest], str]
+"""Returns why a planned request must not be rendered, or ""."""
 
 
 class Planner:
-    """Checks and plans the requests of one run.
-
-    `base` is where relative input paths start: the prompt file's folder, the working folder for stdin. `models` is asked for
-    the model of each row; planning needs what an engine said of it, checking does not, and what it knows no card of is
-    judged by the file alone.
-    """
+    """Checks and plans the requests of one run."""
 
     def __init__(self, config: RunConfig, models: Models, base: Path = Path()) -> None:
-        """Raises UsageError for a name template, limit or shard that cannot be used."""
-        self._config, self._models, self._base = config, models, base
-        self._template = NameTemplate(config.output.name_template)
-        self._fingerprinters: dict[str | None, Fingerprinter] = {}
-        self._claims, self._inputs, self._places = Claims(), Inputs(), Places(config.output.output_dir)
-        self._alike = Alike(config.output.name_template)
-        self._lacking: dict[str, str | None] = {}
-        _check_selection(config)
-        check_settings(config.output)
+        """Plan for `config`; relative input paths start at `base`, the prompt file's folder or the working folder.
 
-    def check(self, located: Located) -> list[Problem]:
-        """All problems of `located` that only planning can see. Remembers its id and files: check each request once."""
-        request_id = id_of(located.request, located.index)
-        file = self._alike.file(located.request, request_id)
+        Planning needs what an engine reports of each of `models`. Checking does not: requests of a model without a card
+        are checked by the file alone. Raises UsageError for a name template, setting, limit or shard that cannot be
+        used.
+        """
+        self._config, self._models, self._base = config, models, base
+        self._template = NameTemplate(name_template(config.output))
+        self._kinds = RowKinds(config, models, base)
+        self._inputs, self._names = InputCheck(), NameCheck(config)
+        self._fingerprinters: dict[str | None, Fingerprinter] = {}
+        self._fingerprinters_v1: dict[str | None, FingerprinterV1] = {}
+        self._format_faults: dict[str, str] = {}
+        _check_selection(config)
+        check_encoder_settings(config.output)
+
+    def check(self, row: SourcedRequest) -> list[Diagnostic]:
+        """Return all problems of `row`, which has an id, that only planning can see.
+
+        Registers its id and files: check each row once.
+        """
+        file = self._kinds.file_of_passed(row)
         if file is not None:
-            taken = self._claim_id(located, request_id)
-            return taken if taken else self._claim_file(located, file)
-        unknown = self._models.problems(located)
-        if unknown:
-            return unknown
-        key = self._models.key(located.request.model)
-        card = self._models.facts(key).card
+            return self._names.id_problems(row) or self._names.file_problems(row, [file])
+        model_problems = self._models.problems(row)
+        if model_problems:
+            return model_problems
+        card = self._card_of(row.request)
         if card is None:
             return []
         try:
-            resolved = resolve(located.request, located.index, self._config, card, self._base, key)
-        except Misnamed as error:
-            return [located.problem(error.field, error.message, error.allowed)]
+            resolved = self._kinds.resolve(row, card)
+        except DiagnosticError as error:
+            return [_at_row(row, error)]
         except UsageError as error:
-            return [located.problem("format", str(error))]
+            return [row.problem("format", str(error))]
         problems = [
-            *card_problems(located, resolved, card),
-            *tensor_problems(located, resolved, card),
-            *self._codec_problems(located, resolved),
-            *self._inputs.problems(located, resolved.request),
+            *card_problems(row, resolved, card),
+            *tensor_problems(row, resolved, card),
+            *weight_problems(row, resolved, card),
+            *self._encoder_problems(row, resolved),
+            *layout_problems(row, resolved, self._config.output.layout),
+            *self._inputs.problems(row, resolved.request),
         ]
         if not problems:
-            self._alike.remember(located.request, resolved)
-        return problems + self._name_problems(located, resolved)
+            self._kinds.mark_passed(row, resolved)
+        return problems + self._name_problems(row, resolved)
 
-    def plan(self, located: Located) -> PlannedRequest:
-        """The plan of a request that `check` found no problem with.
+    def plan(self, row: SourcedRequest) -> PlannedRequest:
+        """Return the plan of a row with an id that `check` found no problem with.
 
-        An input that has become unreadable since is the worker's to tell: it fails that request, and not the run. Raises
-        PromptFileError if the request was not checked and has a bad name or model.
+        An input that has become unreadable since does not raise: the worker fails that request alone. Raises
+        PromptFileError if the row was not checked and has a bad name or model.
         """
-        key = self._models.key(located.request.model)
+        key = self._models.key(row.request.model)
         try:
             card = self._models.facts(key).card
-            assert card is not None, "planning needs what an engine says of the model"
-            resolved = resolve(located.request, located.index, self._config, card, self._base, key)
+            assert card is not None, "planning needs what an engine reports of the model"
+            resolved = self._kinds.resolve(row, card)
             seeds = self._seeds(resolved)
             return PlannedRequest(
                 request=resolved.request,
-                index=located.index,
+                index=row.index,
                 seeds=seeds,
-                files=self._files(located, resolved, seeds),
-                fingerprint=self._fingerprinter(key).fingerprint(resolved.request, seeds),
-                batch_key=batch_key(resolved.request, card),
+                files=self._files(row, resolved, seeds),
+                fingerprint=self._fingerprinter(key).fingerprint(resolved.request),
+                shape=shape_of(resolved.request, card),
                 floats_for=floats_for(resolved.form, self._config.output),
+                inputs=self._fingerprinter(key).input_records(resolved.request),
             )
         except ModelLoadError as error:
             if key is None:
                 raise
-            raise PromptFileError([self._models.problem(key, located, error)]) from error
-        except Misnamed as error:
-            raise PromptFileError([located.problem(error.field, error.message, error.allowed)]) from error
+            raise PromptFileError([self._models.problem(key, row, error)]) from error
+        except DiagnosticError as error:
+            raise PromptFileError([_at_row(row, error)]) from error
 
-    def check_all(self, rows: Iterable[Located | Problem]) -> int:
-        """Check every row up to the limit; the number of requests that fall to this run's shard.
+    def check_all(self, rows: Iterable[SourcedRequest | Diagnostic]) -> int:
+        """Check every row up to the limit; return the number of requests in this run's shard.
 
-        Raises PromptFileError with the problems of all rows, at most MAX_PROBLEMS of them and a count of the rest.
+        Raises PromptFileError with the problems of all rows, equal ones as one, and their count.
         """
-        problems: list[Problem] = []
-        more, count = 0, 0
-        for row in self._limited(rows):
-            found = [row] if isinstance(row, Problem) else self.check(row)
-            if found:
-                room = MAX_PROBLEMS - len(problems)
-                problems += found[:room]
-                more += len(found[room:])
-            count += not isinstance(row, Problem) and self._in_shard(row)
-        if more:
-            problems.append(Problem(problems[-1].source, 0, 0, "", f"and {more} more problems"))
-        if problems:
-            raise PromptFileError(problems)
+        problems, count = ProblemList(), 0
+        for row in self.selected(rows):
+            if row_problems := [row] if isinstance(row, Diagnostic) else self.check(row):
+                problems.add(row_problems)
+            count += not isinstance(row, Diagnostic) and self._in_shard(row)
+        problems.raise_if_any()
         return count
 
-    def room(self, rows: Iterable[Located | Problem], is_there: Callable[[str], bool] = lambda id_: False) -> Room:
-        """Room that this run's share of `rows` takes on disk; see `room_of`. Raises nothing for rows that `check_all` let pass."""
-        share = (row for row in self._limited(rows) if not isinstance(row, Problem) and self._in_shard(row))
-        return room_of(share, self._config, self._card_of, is_there)
+    def estimate_space(
+        self,
+        rows: Iterable[SourcedRequest | Diagnostic],
+        is_there: Callable[[str], bool] = lambda request_id: False,
+    ) -> SpaceEstimate:
+        """Return the space on disk that this run's share of `rows`, which passed the checks, takes.
 
-    def plan_all(self, rows: Iterable[Located | Problem]) -> Iterator[PlannedRequest]:
-        """The plans of this run's limit and shard, one by one. Raises PromptFileError at a row that is a problem."""
-        for row in self._limited(rows):
-            if isinstance(row, Problem):
+        A request whose id `is_there` accepts has its files in place and takes none. Nothing is counted for a model
+        without a card, whose output has an unknown size.
+        """
+        space = SpaceEstimate()
+        for row in self.selected(rows):
+            if isinstance(row, Diagnostic) or not self._in_shard(row) or is_there(row.request.id or ""):
+                continue
+            if (card := self._card_of(row.request)) is not None:
+                space += self._kinds.space(row, card) + estimate_row(row.request)
+        return space
+
+    def plan_all(self, rows: Iterable[SourcedRequest | Diagnostic]) -> Iterator[PlannedRequest]:
+        """Yield the plans of this run's limit and shard. Raises PromptFileError at a row that is a problem."""
+        for row in self.selected(rows):
+            if isinstance(row, Diagnostic):
                 raise PromptFileError([row])
             if self._in_shard(row):
                 yield self.plan(row)
 
-    def plan_each(self, rows: Iterable[Located | Problem], reject: Reject) -> Iterator[PlannedRequest]:
-        """Check and plan row by row, for rows that cannot be read twice; `reject` is told what is wrong with one, and the rest go on."""
-        for row in self._limited(rows):
-            if isinstance(row, Problem):
+    def plan_each(
+        self, rows: Iterable[SourcedRequest | Diagnostic], reject: Reject, refuse: Refuse = lambda planned: ""
+    ) -> Iterator[PlannedRequest]:
+        """Check and plan row by row, for rows that can be read only once; call `reject` for each faulty row."""
+        for row in self.selected(rows):
+            if isinstance(row, Diagnostic):
                 reject(None, [row])
                 continue
             if not self._in_shard(row):
@@ -164,43 +177,57 @@ class Planner:
                 planned = None if problems else self.plan(row)
             except PromptFileError as error:
                 problems, planned = list(error.problems), None
+            if planned is not None and (reason := refuse(planned)):
+                problems, planned = [row.problem("id", reason)], None
             if planned is None:
                 reject(row, problems)
             else:
                 yield planned
 
-    def _limited(self, rows: Iterable[Located | Problem]) -> Iterator[Located | Problem]:
-        """`rows` up to the one that completes the limit, and not one further: the source may be a slow pipe."""
+    def fingerprint_v1(self, planned: PlannedRequest, seeds: Sequence[int], model_id: str | None = None) -> str:
+        """Return the fingerprint that 0.1.0 gave `planned` with these `seeds`, its model spelled as `model_id`."""
+        key = planned.request.model
+        if key not in self._fingerprinters_v1:
+            self._fingerprinters_v1[key] = FingerprinterV1(*self._fingerprinted(key))
+        return self._fingerprinters_v1[key].fingerprint(planned.request, seeds, model_id)
+
+    def selected(self, rows: Iterable[SourcedRequest | Diagnostic]) -> Iterator[SourcedRequest | Diagnostic]:
+        """Yield `rows` up to the limit, each request with an id: see `identity`."""
+        return with_ids(self._limited(rows), self._base)
+
+    def _limited(self, rows: Iterable[SourcedRequest | Diagnostic]) -> Iterator[SourcedRequest | Diagnostic]:
+        """Yield `rows` up to the one that completes the limit, and read no further: the source may be a slow pipe."""
         limit = self._config.limit
         if limit is None:
             yield from rows
             return
         for row in rows:
-            if not isinstance(row, Problem) and row.index >= limit - 1:
+            if not isinstance(row, Diagnostic) and row.index >= limit - 1:
                 if row.index == limit - 1:
                     yield row
                 return
             yield row
 
-    def _in_shard(self, row: Located) -> bool:
-        """True for every N-th row from the I-th: shards differ by at most one request, and one does not shift another."""
-        if self._config.shard is None:
-            return True
-        number, of = self._config.shard
-        return row.index % of == number - 1
+    def _in_shard(self, row: SourcedRequest) -> bool:
+        """Return True for a request of this run's shard, by its id: other rows that come or go move none."""
+        return self._config.shard is None or holds(self._config.shard, row.request.id or "")
 
     def _card_of(self, request: GenerationRequest) -> Card | None:
         return self._models.facts(self._models.key(request.model)).card
 
     def _fingerprinter(self, key: str | None) -> Fingerprinter:
-        """One per model."""
+        """Return the fingerprinter of the model `key`."""
         if key not in self._fingerprinters:
-            facts = self._models.facts(key)
-            assert facts.card is not None
-            assert facts.info is not None, "planning needs what an engine says of the model"
-            config = msgspec.structs.replace(self._config, model=self._models.config(key))
-            self._fingerprinters[key] = Fingerprinter(config, facts.card, facts.info, facts.versions)
+            self._fingerprinters[key] = Fingerprinter(*self._fingerprinted(key))
         return self._fingerprinters[key]
+
+    def _fingerprinted(self, key: str | None) -> tuple[RunConfig, Card, ModelInfo, Mapping[str, str]]:
+        """Return what fingerprints cover of the model `key`, and how it is loaded."""
+        facts = self._models.facts(key)
+        assert facts.card is not None
+        assert facts.info is not None, "planning needs what an engine reports of the model"
+        config = msgspec.structs.replace(self._config, model=self._models.config(key))
+        return config, facts.card, facts.info, facts.versions
 
     def _seeds(self, resolved: Resolved) -> tuple[int, ...]:
         request = resolved.request
@@ -208,73 +235,58 @@ class Planner:
         assert request.num_outputs is not None
         return sample_seeds(request.seed, request.num_outputs, self._config.seed, request.id)
 
-    def _files(self, located: Located, resolved: Resolved, seeds: tuple[int, ...]) -> tuple[str, ...]:
-        return file_names(resolved.request, located.index, seeds, self._template, resolved.form.extension)
+    def _files(self, row: SourcedRequest, resolved: Resolved, seeds: tuple[int, ...]) -> tuple[str, ...]:
+        return file_names(resolved.request, row.index, seeds, self._template, resolved.form.extension)
 
-    def _codec_problems(self, located: Located, resolved: Resolved) -> Iterator[Problem]:
-        """A format that nothing here can encode; asked once per format."""
-        name = resolved.form.name
-        if name not in self._lacking:
-            try:
-                check_available(resolved.form, self._config.output)
-                self._lacking[name] = None
-            except UsageError as error:
-                self._lacking[name] = str(error)
-        lacking = self._lacking[name]
-        if lacking is not None:
-            yield located.problem("format", lacking)
+    def _encoder_problems(self, row: SourcedRequest, resolved: Resolved) -> Iterator[Diagnostic]:
+        """Yield a format that no installed encoder writes, or not at this size."""
+        form, request = resolved.form, resolved.request
+        if form.name not in self._format_faults:
+            self._format_faults[form.name] = _message_of(lambda: find_backend(form, self._config.output))
+        if fault := self._format_faults[form.name]:
+            is_of_flag = resolved.explicit.format is not None and row.request.output is None
+            yield field_problem(row, "format", fault) if is_of_flag else row.problem("format", fault)
             return
-        width, height = resolved.request.width, resolved.request.height
-        if resolved.form.codecs and width and height:
-            try:
-                check_side(resolved.form, self._config.output, width, height)
-            except UsageError as error:
-                yield located.problem("width" if width % 2 else "height", str(error))
+        width, height = request.width, request.height
+        if form.codecs and width and height:
+            fault = _message_of(lambda: check_size(form, self._config.output, width, height))
+            if fault:
+                side = "width" if width % 2 else "height"
+                is_given = getattr(resolved.explicit, side) is not None
+                yield field_problem(row, side, fault) if is_given else row.problem(side, fault)
 
-    def _name_problems(self, located: Located, resolved: Resolved) -> list[Problem]:
-        """A second id, or a file that cannot be placed, or that another request has."""
-        assert resolved.request.id is not None
-        taken = self._claim_id(located, resolved.request.id)
-        if taken:
-            return taken
+    def _name_problems(self, row: SourcedRequest, resolved: Resolved) -> list[Diagnostic]:
+        problems = self._names.id_problems(row)
+        if problems:
+            return problems
         try:
-            files = self._files(located, resolved, self._seeds(resolved))
-        except Misnamed as error:
-            return [located.problem(error.field, error.message, error.allowed)]
-        for path in files:
-            problems = self._claim_file(located, path, resolved.form.is_folder)
-            if problems:
-                return problems
-        return []
+            files = self._files(row, resolved, self._seeds(resolved))
+        except DiagnosticError as error:
+            return [_at_row(row, error)]
+        return self._names.file_problems(row, files, resolved.form.is_folder)
 
-    def _claim_id(self, located: Located, request_id: str) -> list[Problem]:
-        first = self._claims.claim_id(request_id, located.line)
-        if first is None:
-            return []
-        return [
-            located.problem("id", f"{quoted(request_id)} is already the id of line {first}", "ids must differ"),
-        ]
 
-    def _claim_file(self, located: Located, path: str, folder: bool = False) -> list[Problem]:
-        fault = self._places.fault(path, folder)
-        if not fault and self._config.engine.preview_every and path.casefold().endswith(PREVIEW_SUFFIX):
-            fault = f"ends in {PREVIEW_SUFFIX}, as the previews of --preview-every do"
-        first = None if fault else self._claims.claim_file(path, located.line)
-        if not fault and first is None:
-            return []
-        field = "id" if located.request.output is None else "output"
-        reason = fault or f"clashes with a file of line {first}; names are compared without case"
-        return [
-            located.problem(field, f"the file {quoted(path, 200)} {reason}", "give it another name with output"),
-        ]
+def _message_of(check: Callable[[], object]) -> str:
+    """Return the message of the UsageError that `check` raises, or ""."""
+    try:
+        check()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _at_row(row: SourcedRequest, error: DiagnosticError) -> Diagnostic:
+    """Return the diagnostic of `error`, located where `row` gives the field."""
+    diagnostic = error.diagnostic
+    return row.problem(diagnostic.field, diagnostic.cause, diagnostic.remedy)
 
 
 def _check_selection(config: RunConfig) -> None:
-    made_by = config.engine.interpolator
-    if made_by is not None and not Path(made_by).expanduser().is_file():
-        raise UsageError(f"--interpolator {made_by!r}: no such file; give a TorchScript module")
+    interpolator = config.engine.interpolator
+    if interpolator is not None and not expand_user(interpolator).is_file():
+        raise UsageError(f"--interpolator {interpolator!r}: no such file; give a TorchScript module")
     if config.limit is not None and config.limit < 1:
         raise UsageError(f"--limit {config.limit}: must be 1 or more")
-    if config.shard is not None and not 1 <= config.shard[0] <= config.shard[1]:
+    if config.shard is not None and not (0 <= config.shard[0] <= config.shard[1] and config.shard[1] >= 1):
         number, of = config.shard
-        raise UsageError(f"--shard {number}/{of}: must be I/N with 1 <= I <= N")
+        raise UsageError(f"--shard {number}/{of}: must be I/N with I from 0 to N - 1, or from 1 to N")

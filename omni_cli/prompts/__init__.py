@@ -1,15 +1,26 @@
-"""Prompt files: every way to write down requests, read as a stream of checked requests and located problems.
+"""Prompt files: all formats, read as a stream of validated requests and located mistakes.
 
-    bytes ── source ──> rows (text with its place) ── parse ──> members ── fields, nested ──> GenerationRequest
-                 jsonl · array · table · plain · parquet          └────────── every fault ──> Problem(line, column)
+    bytes ── split ──> rows (bytes with a place) ── parse ──> named values ── validate ──> GenerationRequest
+             jsonl · json_array · table · plain_text · parquet · objects         └───────> Diagnostic(line, column)
 
-Each format only cuts the stream into rows and says how a row's text falls into named members; one judge (`row`) checks the
-members of all of them. The text of a row is kept, so that a later check can ask where a field stands.
+A format only splits the stream into rows and a row into named values. All rows are validated in one place (`row`,
+`validate`), by one rule per field (`fields`). Rows keep their text, so that a later check can locate a field.
 """
 
 from omni_cli.prompts.fields import ALIASES, FIELDS
+from omni_cli.prompts.objects import validate_fields, validate_object
 from omni_cli.prompts.reader import FILE_FORMATS, read
-from omni_cli.prompts.row import Located
+from omni_cli.prompts.row import LocatedRequest, Rows
 from omni_cli.prompts.rules import FORMATS
 
-__all__ = ["ALIASES", "FIELDS", "FILE_FORMATS", "FORMATS", "Located", "read"]
+__all__ = [
+    "ALIASES",
+    "FIELDS",
+    "FILE_FORMATS",
+    "FORMATS",
+    "LocatedRequest",
+    "Rows",
+    "read",
+    "validate_fields",
+    "validate_object",
+]

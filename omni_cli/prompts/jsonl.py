@@ -1,129 +1,85 @@
-"""JSON rows: one request a line, in our own names or as an OpenAI batch writes them."""
+"""JSON rows, a request each: with our own names, as OpenAI's batches or other engines have them, or a prompt alone."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-import msgspec
-
-from omni_cli.errors import Problem
-from omni_cli.prompts.check import Parsed, has_input
-from omni_cli.prompts.fields import RULES
-from omni_cli.prompts.nodes import Fault, Member
-from omni_cli.prompts.quick import Quick
-from omni_cli.prompts.row import MAX_BYTES, Located, Row, judge
-from omni_cli.prompts.rules import Unfit, describe
-from omni_cli.prompts.scan import scan
-from omni_cli.prompts.shown import quoted
-from omni_cli.prompts.source import BLANK, Stream
+from omni_cli.errors import Diagnostic
+from omni_cli.log import logger
+from omni_cli.prompts.byte_stream import ByteStream, RawRow
+from omni_cli.prompts.columns import Columns
+from omni_cli.prompts.fast_path import FastPath, JsonFastPath
+from omni_cli.prompts.json_values import json_values
+from omni_cli.prompts.openai_batch import unwrap_batch_row
+from omni_cli.prompts.row import Rows, validate_rows
+from omni_cli.prompts.rules import unexpected
+from omni_cli.prompts.scan import Member, Node, Parsed, scan
 from omni_cli.request import GenerationRequest
 
-ENVELOPE = ("custom_id", "method", "url", "body")
-"""Members of an OpenAI batch row."""
-
-NOT_OURS = ("model", "user", "response_format", "moderation", "quality", "style")
-"""Members of an OpenAI images body that address the service, not the picture's contents: accepted, without effect."""
+SAMPLING_PARAMS = "sampling_params"
+"""An object of fields in the request manifests of vLLM-Omni, SGLang and FastVideo."""
 
 
-def read_lines(stream: Stream, defaults: GenerationRequest) -> Iterator[Located | Problem]:
-    """The requests of a JSONL stream, one a line; blank lines are skipped."""
-    index, quick = 0, Quick()
-    for number, raw in stream.lines():
-        if raw is None:
-            yield too_long(stream.name, number, 1)
-        elif not raw.strip(BLANK):
-            continue
-        elif (request := quick.request(raw)) is not None:
-            yield Located(request, index, stream.name, Row(stream.name, number, 1, raw, parse))
-        else:
-            yield from read_row(Row(stream.name, number, 1, raw, parse), index, defaults)
-        index += 1
+def read_lines(stream: ByteStream, defaults: GenerationRequest, columns: Columns) -> Rows:
+    """Read the requests of a JSONL stream, one a line; blank lines are skipped."""
+    return _read(stream, stream.lines(), defaults, columns)
 
 
-def read_row(row: Row, index: int, defaults: GenerationRequest) -> Iterator[Located | Problem]:
-    """The request of a JSON row, or all its problems."""
-    request = _decode(row.raw)
-    if request is not None:
-        yield Located(request, index, row.source, row)
-    else:
-        yield from judge(row, index, defaults)
+def read_values(stream: ByteStream, defaults: GenerationRequest, columns: Columns) -> Rows:
+    """Read the requests of a JSON array, of objects over any lines, or of an object that holds a list of requests."""
+    return _read(stream, json_values(stream), defaults, columns)
 
 
-def too_long(source: str, line: int, column: int) -> Problem:
-    """The problem of a row that is not read because of its length."""
-    return Problem(source, line, column, "", f"longer than {MAX_BYTES >> 20} MiB", "give one request a row")
+def _read(
+    stream: ByteStream, rows: Iterator[RawRow | Diagnostic], defaults: GenerationRequest, columns: Columns
+) -> Rows:
+    if columns.are_fields:
+        return validate_rows(stream.name, rows, _telling(parse), defaults, JsonFastPath())
+    return validate_rows(stream.name, rows, _telling(lambda text: columns.apply(parse(text))), defaults, FastPath())
+
+
+def _telling(parse_row: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """Return `parse_row` with one warning for each name whose values have no effect here."""
+    told: set[str] = set()
+
+    def parse_and_tell(text: str) -> Parsed:
+        parsed = parse_row(text)
+        for name in parsed.without_effect:
+            if name not in told:
+                told.add(name)
+                logger.warning("%s of the OpenAI batch has no effect: it is a setting of that service's models", name)
+        return parsed
+
+    return parse_and_tell
 
 
 def parse(text: str) -> Parsed:
-    """The members of a JSON object; an OpenAI batch row gives those of its body, and its `custom_id`."""
-    node, faults, whole = scan(text)
-    if isinstance(node.value, tuple):
-        return _unwrapped(Parsed(node.value, node.at, faults, whole))
-    if whole:
-        faults = [
-            *faults,
-            Fault(node.at, "", f"a request is an object, and {describe(node.value)}", 'write {"prompt": "..."}'),
-        ]
-    return Parsed((), node.at, faults, whole=False)
+    """Scan the JSON text of a request."""
+    return as_request(scan(text))
 
 
-def _decode(raw: bytes) -> GenerationRequest | None:
-    """The request, if the row is without fault and in our own names; None leaves it to the slow way to find out.
+def as_request(parsed: Parsed) -> Parsed:
+    """Return what `parsed` holds as the members of a request: an object's, or of a text a prompt.
 
-    A decoder keeps the last of two equal names silently. Every name in the text, at any depth, is followed by a quote and a
-    colon; so if there are no more of these than fields with a value, no name was there twice.
+    Of an OpenAI batch row, take the members of its body, and its `custom_id`.
     """
-    try:
-        request = _DECODER.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    said = 0
-    for name, value in msgspec.structs.asdict(request).items():
-        if value is None:
-            continue
-        said += 1
-        try:
-            if name not in RULES or RULES[name](value) != value:
-                return None
-        except Unfit:
-            return None
-    if len(_NAME.findall(raw)) != said or not has_input(request):
-        return None
-    return request
+    if isinstance(parsed.node.value, tuple):
+        return unwrap_batch_row(_with_nested_fields(parsed))
+    if isinstance(parsed.node.value, str):
+        return replace(parsed, node=Node(parsed.node.offset, (Member("prompt", parsed.node.offset, parsed.node),)))
+    diagnostics = list(parsed.diagnostics)
+    if parsed.complete:
+        error = unexpected(parsed.node.value, 'an object, such as {"prompt": "..."}')
+        diagnostics.append(error.at("", parsed.node.offset))
+    return Parsed(parsed.node, diagnostics, complete=False)
 
 
-def _unwrapped(parsed: Parsed) -> Parsed:
-    """The row itself, or what an OpenAI batch row holds."""
-    outer = {member.key: member for member in reversed(parsed.members)}
-    if "body" not in outer or not outer.keys() & {"custom_id", "url", "method"}:
+def _with_nested_fields(parsed: Parsed) -> Parsed:
+    """Return `parsed` with the members of `sampling_params`, in which other engines keep the fields of a request."""
+    if all(member.key != SAMPLING_PARAMS for member in parsed.members):
         return parsed
-    faults = [*parsed.faults, *_envelope_faults(parsed.members)]
-    body = outer["body"].node
-    inner: Sequence[Member] = ()
-    if isinstance(body.value, tuple):
-        inner = [member for member in body.value if member.key not in NOT_OURS]
-    else:
-        faults.append(Fault(body.at, "body", describe(body.value), 'give an object, such as {"prompt": "..."}'))
-    names = [member for member in parsed.members if member.key == "custom_id" or member.key not in ENVELOPE]
-    return Parsed([*names, *inner], body.at, faults, parsed.whole and isinstance(body.value, tuple))
-
-
-def _envelope_faults(members: Sequence[Member]) -> Iterator[Fault]:
-    """What is wrong with the envelope of an OpenAI batch row: an endpoint that makes no pictures, a member twice."""
-    seen = set[str]()
-    for key, at, node in members:
-        if key in seen and key in ENVELOPE and key != "custom_id":
-            yield Fault(at, key, "is given twice", "keep one")
-        seen.add(key)
-        url = node.value if isinstance(node.value, str) else ""
-        if key == "url" and not _ENDPOINT.search(url):
-            shown = quoted(url) if url else describe(node.value)
-            yield Fault(
-                node.at, "url", f"{shown} makes no images or videos", 'give "/v1/images/generations" or "/v1/videos"'
-            )
-        if key == "method" and node.value != "POST":
-            yield Fault(node.at, "method", describe(node.value), 'give "POST"')
-
-
-_DECODER = msgspec.json.Decoder(GenerationRequest)
-_NAME = re.compile(rb'"[ \t\r\n]*+:')
-_ENDPOINT = re.compile(r"/(images|videos)\b")
+    members = [
+        inner
+        for member in parsed.members
+        for inner in (Parsed(member.node).members if member.key == SAMPLING_PARAMS else None) or (member,)
+    ]
+    return replace(parsed, node=Node(parsed.node.offset, tuple(members)))

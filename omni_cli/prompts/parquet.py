@@ -1,51 +1,53 @@
 """Parquet, through the optional pyarrow: a column is a field, a row is a request."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from omni_cli.errors import Problem, UsageError
-from omni_cli.prompts.check import Parsed
-from omni_cli.prompts.nodes import Member, Node, Odd, Value
-from omni_cli.prompts.row import Located, Row, judge
+from omni_cli.errors import UsageError
+from omni_cli.prompts.columns import Columns
+from omni_cli.prompts.objects import to_node
+from omni_cli.prompts.row import Row, Rows
+from omni_cli.prompts.scan import Member, Node, Parsed
 from omni_cli.request import GenerationRequest
 
 BATCH_ROWS = 256
 
 
-def read_parquet(source: str | Path, name: str, defaults: GenerationRequest) -> Iterator[Located | Problem]:
-    """The requests of a parquet file. As it has no lines, `line` is the number of the row and `column` that of its column.
+def read_parquet(source: str | Path | BinaryIO, name: str, defaults: GenerationRequest, columns: Columns) -> Rows:
+    """Read the requests of a parquet file, which has no lines: `line` is the number of the row, `column` of the column.
 
     Raises UsageError if pyarrow is not installed or the file is not parquet.
     """
+    for index, values in enumerate(_records(source, name)):
+        yield from Row(name, index + 1, 1, b"", partial(_parse, values, columns)).read(index, defaults)
+
+
+def _records(source: str | Path | BinaryIO, name: str) -> Iterator[dict[str, Any]]:
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise UsageError(f"cannot read {name}: parquet files need pyarrow; pip install pyarrow") from error
     try:
         with parquet.ParquetFile(source) as file:
-            rows = (row for batch in file.iter_batches(BATCH_ROWS) for row in batch.to_pylist())
-            for index, row in enumerate(rows):
-                yield from judge(Row(name, index + 1, 1, b"", partial(_parse, row)), index, defaults)
+            for batch in file.iter_batches(BATCH_ROWS):
+                yield from batch.to_pylist()
     except (OSError, ValueError) as error:  # pyarrow's own errors derive from these
         raise UsageError(f"cannot read {name}: {error}") from error
 
 
-def _parse(row: Mapping[str, object], _text: str) -> Parsed:
-    return Parsed([Member(key, at, Node(at, _value(at, value))) for at, (key, value) in enumerate(row.items())])
+def _parse(values: dict[str, Any], columns: Columns, _text: str) -> Parsed:
+    members = (
+        Member(columns.column_name(key), at, to_node(_without_nulls(value), at))
+        for at, (key, value) in enumerate(values.items())
+    )
+    return columns.apply(Parsed(Node(0, tuple(members))))
 
 
-def _value(at: int, value: object) -> Value:
-    """A Python value as a scanned one; a struct's members that are null were not said."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case list():
-            return [Node(at, _value(at, item)) for item in value]
-        case dict():
-            said = {key: item for key, item in value.items() if item is not None}
-            return tuple(Member(str(key), at, Node(at, _value(at, item))) for key, item in said.items())
-        case _:
-            return Odd(type(value).__name__, "is not text, a number, a list or a struct")
+def _without_nulls(value: Any) -> Any:
+    """Return `value` without the null members of its structs, which stand for members that are not given."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

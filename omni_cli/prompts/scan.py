@@ -1,17 +1,19 @@
-"""A JSON scanner that knows where everything stands and goes on after most mistakes.
+"""A JSON scanner that reports every mistake of a text with its position.
 
-`json` stops at the first fault, keeps one of two equal keys without a word, and forgets positions; a report of every problem
-of a row with its column needs all three. Offsets count characters from the start of the text.
+`json` stops at the first mistake, silently keeps one of two equal keys, and forgets positions. This scanner keeps equal
+keys, keeps positions, and goes on after most mistakes. Offsets count characters from the start of the text.
 """
 
 import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from omni_cli.prompts.nodes import Fault, Member, Node, Odd
-from omni_cli.prompts.shown import quoted
+from omni_cli.errors import Diagnostic, DiagnosticError
+from omni_cli.prompts.encoding import MARK
+from omni_cli.text import quote
 
 MAX_DEPTH = 64
 """Deepest nesting of a value; far below the interpreter's recursion limit."""
@@ -20,207 +22,228 @@ MAX_DIGITS = 40
 """A longer number fits no field, and turning very long ones into integers takes quadratic time."""
 
 
-class Scan(NamedTuple):
-    """Outcome of a scan. `whole` is False if the text broke off or is none of JSON, so that members may be missing."""
+class Node(NamedTuple):
+    """A value and the offset of its first character."""
+
+    offset: int
+    value: "Value"
+
+
+class Member(NamedTuple):
+    """A named value; `offset` is that of the name."""
+
+    key: str
+    offset: int
+    node: Node
+
+
+Value = str | int | float | bool | None | Diagnostic | tuple[Member, ...] | list[Node]
+"""A JSON value. An object is a tuple of members (equal keys kept), an array a list of nodes.
+
+A token that is no value is the Diagnostic that says why; the field that gets it reports it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The values of a row in any format, and the mistakes in how they are written.
+
+    `complete` is False if values may be missing because the text breaks off: a missing field is no mistake then.
+    `without_effect` are names of values that were left out although they ask for something.
+    """
 
     node: Node
-    faults: Sequence[Fault]
-    whole: bool
+    diagnostics: Sequence[Diagnostic] = ()
+    complete: bool = True
+    without_effect: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The named values of an object; empty for any other value."""
+        return self.node.value if isinstance(self.node.value, tuple) else ()
 
 
-def scan(text: str) -> Scan:
-    """Scan `text`, which holds one JSON value. Never raises; a value that could not be read at all is an `Odd`."""
+def scan(text: str) -> Parsed:
+    """Scan `text`, one JSON value, to its end or to the first mistake that cannot be skipped.
+
+    Never raises: a DiagnosticError becomes an entry of `Parsed.diagnostics`.
+    """
     scanner = _Scanner(text)
-    start = scanner.blank(0)
-    top: list[Member] = []
+    start = scanner.skip_blanks(text.startswith(MARK))
+    members: list[Member] = []
     is_object = text[start : start + 1] == "{"
-    node = Node(start, Odd(text[start : start + 1], "cannot be read"))
+    node = Node(start, _unreadable(text[start : start + 1], "cannot be read"))
+    complete = True
     try:
         if is_object:
-            end = scanner.members(start + 1, 1, top)
+            end = scanner.members(start + 1, 1, members)
         else:
             node, end = scanner.value(start, 0)
-        end = scanner.blank(end)
+        end = scanner.skip_blanks(end)
         if end < len(text):
-            raise _Broken(
-                end,
-                "more text after the end of the request",
-                "write one request a line, or separate them with commas in [ ]",
-            )
-    except _Broken as broken:
-        scanner.faults.append(Fault(broken.at, "", broken.message, broken.allowed))
-        return Scan(Node(start, tuple(top)) if is_object else node, scanner.faults, whole=False)
-    return Scan(Node(start, tuple(top)) if is_object else node, scanner.faults, whole=True)
+            remedy = "write one request a line, or separate them with commas in [ ]"
+            raise DiagnosticError("more text after the end of the request", remedy, offset=end)
+    except DiagnosticError as error:
+        scanner.diagnostics.append(error.diagnostic)
+        complete = False
+    return Parsed(Node(start, tuple(members)) if is_object else node, scanner.diagnostics, complete)
 
 
-def number(token: str) -> int | float | Odd | None:
-    """The number that `token` writes in JSON, an Odd if it is one that cannot be held, None if it is no number."""
+def number(token: str) -> int | float | Diagnostic | None:
+    """Return the number that `token` is in JSON, None if it is no number, a Diagnostic if it is out of any range."""
     if _NUMBER.fullmatch(token) is None:
-        return Odd(token, "is not a finite number") if token in _NOT_FINITE else None
-    if len(token) > MAX_DIGITS and token.lstrip("-").isdecimal():
-        return Odd(token, "is too large")
+        return _unreadable(token, "is not a finite number") if token in _NOT_FINITE else None
     if token.lstrip("-").isdecimal():
-        return int(token)
+        return int(token) if len(token) <= MAX_DIGITS else _unreadable(token, "is too large")
     value = float(token)
-    return value if math.isfinite(value) else Odd(token, "is too large")
+    return value if math.isfinite(value) else _unreadable(token, "is too large")
 
 
-class _Broken(Exception):
-    """The text cannot be understood from here on."""
-
-    def __init__(self, at: int, message: str, allowed: str = "") -> None:
-        super().__init__(message)
-        self.at, self.message, self.allowed = at, message, allowed
+def _unreadable(token: str, why: str) -> Diagnostic:
+    return Diagnostic(f"{quote(token)[1:-1]} {why}")
 
 
 class _Scanner:
-    """Recursive descent over `text`; mistakes that leave the rest readable go to `faults`, others raise `_Broken`."""
+    """Recursive descent over `text`.
+
+    The methods take the offset at which they begin and return the offset at which they end. Mistakes that leave the
+    rest readable go to `diagnostics`, others are raised as DiagnosticError.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.faults: list[Fault] = []
+        self.diagnostics: list[Diagnostic] = []
 
-    def blank(self, at: int) -> int:
-        """The offset after the white space at `at`."""
-        found = _BLANK.match(self.text, at)
-        assert found is not None
-        return found.end()
+    def skip_blanks(self, start: int) -> int:
+        match = _BLANKS.match(self.text, start)
+        assert match is not None
+        return match.end()
 
-    def members(self, at: int, depth: int, into: list[Member]) -> int:
-        """Read the members of an object whose `{` is just before `at`; the offset after its `}`."""
-        at = self.blank(at)
-        if self.text[at : at + 1] == "}":
-            return at + 1
-        while True:
-            key, start = self._name(at)
-            node, end = self.value(start, depth)
-            into.append(Member(key, at, node))
-            at, closed = self._next(end, "}")
-            if closed:
-                return at
+    def members(self, start: int, depth: int, into: list[Member]) -> int:
+        """Append the members of an object, whose `{` is just before `start`, to `into`."""
+        start = self.skip_blanks(start)
+        if self.text[start : start + 1] == "}":
+            return start + 1
+        closed = False
+        while not closed:
+            key, value_start = self._key(start)
+            node, end = self.value(value_start, depth)
+            into.append(Member(key, start, node))
+            start, closed = self._comma(end, "}")
+        return start
 
-    def value(self, at: int, depth: int) -> tuple[Node, int]:
-        """Read the value that starts at `at`; its node and the offset after it."""
-        first = self.text[at : at + 1]
+    def value(self, start: int, depth: int) -> tuple[Node, int]:
+        """Read any value."""
+        first = self.text[start : start + 1]
         if first == '"':
-            string, end = self._string(at)
-            return Node(at, string), end
+            string, end = self._string(start)
+            return Node(start, string), end
         if first and first in "{[" and depth >= MAX_DEPTH:
-            raise _Broken(at, f"nested deeper than {MAX_DEPTH} levels")
+            raise DiagnosticError(f"nested deeper than {MAX_DEPTH} levels", offset=start)
         if first == "{":
-            inner: list[Member] = []
-            end = self.members(at + 1, depth + 1, inner)
-            return Node(at, tuple(inner)), end
+            members: list[Member] = []
+            end = self.members(start + 1, depth + 1, members)
+            return Node(start, tuple(members)), end
         if first == "[":
-            return self._array(at, depth + 1)
-        return self._word(at)
+            return self._array(start, depth + 1)
+        return self._literal(start)
 
-    def _array(self, at: int, depth: int) -> tuple[Node, int]:
+    def _array(self, start: int, depth: int) -> tuple[Node, int]:
         items: list[Node] = []
-        end = self.blank(at + 1)
-        if self.text[end : end + 1] == "]":
-            return Node(at, items), end + 1
-        while True:
+        end = self.skip_blanks(start + 1)
+        closed = self.text[end : end + 1] == "]"
+        if closed:
+            return Node(start, items), end + 1
+        while not closed:
             item, end = self.value(end, depth)
             items.append(item)
-            end, closed = self._next(end, "]")
-            if closed:
-                return Node(at, items), end
+            end, closed = self._comma(end, "]")
+        return Node(start, items), end
 
-    def _name(self, at: int) -> tuple[str, int]:
-        """Read a member's name and its colon; the name and the offset of the value."""
-        found = _PLAIN_NAME.match(self.text, at)
-        if found is not None:
-            return found.group(1), found.end()
-        if self.text[at : at + 1] != '"':
-            raise self._unexpected(at, "put the field's name here, in straight double quotes")
-        key, end = self._string(at)
-        colon = self.blank(end)
+    def _key(self, start: int) -> tuple[str, int]:
+        """Read a member's key and its colon."""
+        match = _PLAIN_KEY.match(self.text, start)
+        if match is not None:
+            return match.group(1), match.end()
+        if self.text[start : start + 1] != '"':
+            raise self._unexpected(start, "put the field's name here, in straight double quotes")
+        key, end = self._string(start)
+        colon = self.skip_blanks(end)
         if self.text[colon : colon + 1] != ":":
-            raise self._unexpected(colon, f"put a colon after the name {quoted(key)}")
-        return key, self.blank(colon + 1)
+            raise self._unexpected(colon, f"put a colon after the name {quote(key)}")
+        return key, self.skip_blanks(colon + 1)
 
-    def _next(self, at: int, closer: str) -> tuple[int, bool]:
-        """After a member or an item: the offset to go on at, and whether `closer` has been taken."""
-        found = _MARK.match(self.text, at)
-        if found is not None and found.group(1) == closer:
-            return found.end(), True
-        if found is not None and found.group(1) == ",":
-            following = found.end()
-            if self.text[following : following + 1] == closer:
-                self.faults.append(Fault(found.start(1), "", f"trailing comma before {closer}", "remove it"))
-                return following + 1, True
-            return following, False
-        at = self.blank(at)
-        if self.text[at : at + 1] == '"':
-            self.faults.append(Fault(at, "", "missing comma before this", "separate entries with commas"))
-            return at, False
-        raise self._unexpected(at, f"put a comma or {closer} here")
+    def _comma(self, start: int, closer: str) -> tuple[int, bool]:
+        """Read the comma or the closing bracket after a member or an item; True for the bracket."""
+        match = _COMMA_OR_CLOSER.match(self.text, start)
+        if match is not None and match.group(1) == closer:
+            return match.end(), True
+        if match is not None and match.group(1) == ",":
+            end = match.end()
+            if self.text[end : end + 1] == closer:
+                self._report(f"trailing comma before {closer}", "remove it", match.start(1))
+                return end + 1, True
+            return end, False
+        start = self.skip_blanks(start)
+        if self.text[start : start + 1] == '"':
+            self._report("missing comma before this", "separate entries with commas", start)
+            return start, False
+        raise self._unexpected(start, f"put a comma or {closer} here")
 
-    def _word(self, at: int) -> tuple[Node, int]:
-        """Read true, false, null or a number; a token that is none of them becomes an Odd, for its field to refuse."""
-        found = _WORD.match(self.text, at)
-        if found is None:
-            raise self._unexpected(at, "put a value here")
-        token = found.group()
+    def _literal(self, start: int) -> tuple[Node, int]:
+        """Read true, false, null or a number; any other token is left to its field to report."""
+        match = _WORD.match(self.text, start)
+        if match is None:
+            raise self._unexpected(start, "put a value here")
+        token = match.group()
         if token in _LITERALS:
-            return Node(at, _LITERALS[token]), found.end()
+            return Node(start, _LITERALS[token]), match.end()
         value = number(token)
         if value is None:
-            value = Odd(token, "is not a JSON value")
-        return Node(at, value), found.end()
+            value = _unreadable(token, "is not a JSON value")
+        return Node(start, value), match.end()
 
-    def _string(self, at: int) -> tuple[str, int]:
-        found = _PLAIN_STRING.match(self.text, at)
-        if found is not None:
-            return found.group(1), found.end()
-        found = _STRING.match(self.text, at)
-        if found is None:
-            raise _Broken(
-                at, "text without its closing double quote", "the row may be cut off; write a line break in text as \\n"
-            )
-        return self._unescaped(found.group(), at), found.end()
+    def _string(self, start: int) -> tuple[str, int]:
+        match = _PLAIN_STRING.match(self.text, start)
+        if match is not None:
+            return match.group(1), match.end()
+        match = _STRING.match(self.text, start)
+        if match is None:
+            remedy = "the row may be cut off; write a line break in text as \\n"
+            raise DiagnosticError("text without its closing double quote", remedy, offset=start)
+        return self._unescape(match.group(), start), match.end()
 
-    def _unescaped(self, token: str, at: int) -> str:
-        """The text of a quoted `token`; control characters and unknown escapes in it are faults."""
+    def _unescape(self, token: str, start: int) -> str:
+        """Return the text of a quoted `token`; report raw control characters and the first unknown escape."""
         if _SOUND_STRING.fullmatch(token):
             return str(json.loads(token))
         raw = _CONTROL.search(token)
         if raw is not None:
-            self.faults.append(
-                Fault(
-                    at + raw.start(),
-                    "",
-                    f"raw control character {quoted(raw.group())} in text",
-                    "write it as an escape, such as \\n or \\t",
-                )
-            )
+            cause = f"raw control character {quote(raw.group())} in text"
+            self._report(cause, "write it as an escape, such as \\n or \\t", start + raw.start())
         for escape in _ESCAPE.finditer(token):
             if escape.lastgroup == "bad":
-                self.faults.append(
-                    Fault(
-                        at + escape.start(),
-                        "",
-                        f"unknown escape {quoted(escape.group())} in text",
-                        "write a backslash as \\\\",
-                    )
-                )
+                cause = f"unknown escape {quote(escape.group())} in text"
+                self._report(cause, "write a backslash as \\\\", start + escape.start())
                 return token[1:-1]
         return str(json.loads(token, strict=False))
 
-    def _unexpected(self, at: int, allowed: str) -> _Broken:
-        if at >= len(self.text):
-            return _Broken(at, "the row breaks off here", allowed)
-        return _Broken(at, f"unexpected {quoted(self.text[at])}", allowed)
+    def _report(self, cause: str, remedy: str, offset: int) -> None:
+        self.diagnostics.append(Diagnostic(cause, remedy, offset=offset))
+
+    def _unexpected(self, offset: int, remedy: str) -> DiagnosticError:
+        rest = self.text[offset : offset + 1]
+        cause = f"unexpected {quote(rest)}" if rest else "the row breaks off here"
+        return DiagnosticError(cause, remedy, offset=offset)
 
 
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_BLANK = re.compile(r"[ \t\n\r]*+")
+_BLANKS = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile(r"""[^\s,:"'\[\]{}]++""")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
-_PLAIN_NAME = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
-_MARK = re.compile(r"[ \t\n\r]*+([,}\]])[ \t\n\r]*+")
+_PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
+_COMMA_OR_CLOSER = re.compile(r"[ \t\n\r]*+([,}\]])[ \t\n\r]*+")
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 _STRING = re.compile(r'"(?:[^"\\\n]++|\\[^\n])*+"')
 _SOUND_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')

@@ -1,10 +1,10 @@
-"""The spans of a run in columns: about 40 bytes per span beside the ids, so that a million requests stay in memory."""
+"""The spans of a run in columns: about 40 bytes per span besides the ids, so that a million requests fit in memory."""
 
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
 
-from omni_cli.events import EncodeDone, ForwardDone, ModelReady, OutputReady
+from omni_cli.events import EncodeDone, ForwardDone, ModelReady, OutputArrived
 from omni_cli.request import Interval
 
 MAX_MARKS = 10_000
@@ -12,7 +12,7 @@ MAX_MARKS = 10_000
 
 
 class Phase(IntEnum):
-    """What a span shows. `ENCODE` is always followed by the `WRITE` of the same request."""
+    """The phase of a span. An `ENCODE` is always followed by the `WRITE` of the same request."""
 
     QUEUED = 0
     FORWARD = 1
@@ -23,7 +23,7 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One stretch of work; `worker` is -1 in the parent, `bytes` 0 where nothing was moved."""
+    """A stretch of work, in seconds; `worker` is -1 in the parent, `bytes` 0 where nothing was moved."""
 
     phase: Phase
     worker: int
@@ -35,15 +35,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment worth seeing: a note, or a request that did not get done."""
+    """An instant in the trace: a note, or a request that failed or was cancelled."""
 
     at: float
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The first `length` spans, the names of the workers and the marks; later events do not change it."""
+class SpansSnapshot:
+    """The first `length` spans, the names of workers, and the marks; later events do not change it."""
 
     spans: "Spans"
     length: int
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 class Spans:
-    """Columns of spans; appended to by one thread at a time, rows never change."""
+    """Columns of spans. One thread appends at a time; rows never change."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -73,48 +73,48 @@ class Spans:
         self._bytes.append(moved)
         self._ids.append(ids)
 
-    def queued(self, request_id: str, interval: Interval) -> None:
-        """The wait of a request for its forward."""
+    def add_queued(self, request_id: str, interval: Interval) -> None:
+        """Add the wait of a request for its forward."""
         self._add(Phase.QUEUED, -1, request_id, interval)
 
-    def forward(self, event: ForwardDone) -> None:
-        """A forward pass."""
+    def add_forward(self, event: ForwardDone) -> None:
+        """Add a forward pass."""
         self._add(Phase.FORWARD, event.worker, event.ids if len(event.ids) != 1 else event.ids[0], event.forward)
 
-    def d2h(self, event: OutputReady) -> None:
-        """A copy to the host."""
+    def add_d2h(self, event: OutputArrived) -> None:
+        """Add a copy to the host."""
         self._add(Phase.D2H, event.worker, event.id, event.d2h, event.bytes)
 
-    def encode(self, event: EncodeDone) -> None:
-        """The encoding and the write of a request: two rows behind each other."""
+    def add_encode(self, event: EncodeDone) -> None:
+        """Add the encoding and the write of a request as two successive rows."""
         self._add(Phase.ENCODE, -1, event.id, event.encode)
         self._add(Phase.WRITE, -1, event.id, event.write)
 
     def name_worker(self, event: ModelReady) -> None:
-        """What the worker runs."""
+        """Set the worker's name: its pipeline, device and dtype."""
         self._workers[event.worker] = f"{event.pipeline} · {event.device} · {event.dtype}"
 
-    def mark(self, at: float, text: str) -> None:
-        """A moment; beyond `MAX_MARKS` they are left out."""
+    def add_mark(self, at: float, text: str) -> None:
+        """Add an instant; beyond `MAX_MARKS` it is dropped."""
         if len(self._marks) < MAX_MARKS:
             self._marks.append(Mark(at, text))
 
-    def snapshot(self) -> Snapshot:
-        """What is known now."""
-        return Snapshot(self, len(self._ids), dict(self._workers), tuple(self._marks))
+    def snapshot(self) -> SpansSnapshot:
+        """Return the present spans, names and marks."""
+        return SpansSnapshot(self, len(self._ids), dict(self._workers), tuple(self._marks))
 
-    def row(self, row: int) -> Span:
-        """Span number `row`."""
-        ids = self._ids[row]
+    def span(self, number: int) -> Span:
+        """Return the span with this number."""
+        ids = self._ids[number]
         return Span(
-            Phase(self._phase[row]),
-            self._worker[row],
+            Phase(self._phase[number]),
+            self._worker[number],
             (ids,) if isinstance(ids, str) else ids,
-            self._start[row],
-            self._end[row],
-            self._bytes[row],
+            self._start[number],
+            self._end[number],
+            self._bytes[number],
         )
 
-    def order(self, length: int) -> list[int]:
-        """Numbers of the first `length` spans by start; equal starts keep their order, so a WRITE stays behind its ENCODE."""
+    def by_start(self, length: int) -> list[int]:
+        """Return the numbers of the first `length` spans, sorted by start; a WRITE stays behind its ENCODE."""
         return sorted(range(length), key=self._start.__getitem__)

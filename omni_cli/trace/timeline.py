@@ -1,4 +1,4 @@
-"""Collects the events of a run into its figures and, when asked to, into the spans of a trace file."""
+"""An observer that turns the events of a run into figures and, on request, into the spans of a trace file."""
 
 import threading
 from pathlib import Path
@@ -12,8 +12,9 @@ from omni_cli.events import (
     ForwardStarted,
     ModelReady,
     Note,
-    OutputReady,
+    OutputArrived,
     RequestFinished,
+    RunStopping,
 )
 from omni_cli.request import Interval
 from omni_cli.trace.chrome import write_chrome_trace
@@ -21,17 +22,17 @@ from omni_cli.trace.overlap import Overlap
 from omni_cli.trace.spans import Spans
 
 MAX_IN_FLIGHT = 1 << 16
-"""Requests between forward and last event that are remembered; the oldest is forgotten first."""
+"""Requests between forward and last event that are kept; the oldest is dropped first."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run amounts to. Seconds throughout; shares are 0..1, None where there is nothing to take a share of.
+    """The figures of a run. Times are seconds; shares are 0..1, None where there is nothing to take a share of.
 
-    `wall_seconds` runs from the first model ready (or the first event, without one) to the last event. Forward figures are
-    summed over workers. `device_idle` is the time between forwards over the time from a worker's first forward's start to
-    its last one's end; `longest_gap` the longest single stretch of it. `output_hidden` is the share of d2h + encode + write
-    that lies behind forwards of the worker that computed the request. `bytes_moved` went from device to host, `bytes_copied`
-    from host memory to host memory after that.
+    `wall_seconds` is the time from the first ready model (or the first event, without one) to the last event. Forward
+    figures are sums over workers. `device_idle` is the time between forwards, over the time from a worker's first
+    forward to its last; `longest_gap` is the longest single gap. `output_hidden` is the share of d2h + encode + write
+    that lies behind forwards of the worker that computed the request. `bytes_moved` went from device to host,
+    `bytes_copied` from host memory to host memory after that.
     """
 
     wall_seconds: float = 0.0
@@ -52,122 +53,125 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline:
-    """An observer of the whole run. Memory is bounded by what is in flight unless `keep_spans` is set.
+    """An observer of a whole run, callable from any thread.
 
-    With `keep_spans`, about 200 bytes per request are kept until `write_chrome_trace`.
+    Memory is bounded by the requests in flight. With `keep_spans`, about 200 bytes per request are kept for
+    `write_chrome_trace`.
     """
 
     def __init__(self, *, keep_spans: bool = False) -> None:
-        """Start with nothing seen."""
+        """Start without events."""
         self._lock = threading.Lock()
-        self._workers: dict[int, Overlap] = {}
-        self._owners: dict[str, tuple[int, float]] = {}  # request id -> worker, start of its forward
-        self._orphans = Overlap()  # outputs of requests whose worker is not known: never hidden
+        self._overlaps: dict[int, Overlap] = {}
+        self._computed_by: dict[str, tuple[int, float]] = {}  # request id -> worker, start of its forward
+        self._unattributed = Overlap()  # outputs of requests whose worker is unknown: never hidden
         self._spans = Spans() if keep_spans else None
         self._counts = {"done": 0, "failed": 0, "cancelled": 0}
-        self._d2h = self._encode = self._write = 0.0
-        self._bytes = 0
-        self._copied = 0
-        self._first: float | None = None
-        self._ready: float | None = None
-        self._last = 0.0
+        self._d2h_seconds = self._encode_seconds = self._write_seconds = 0.0
+        self._bytes_moved = self._bytes_copied = 0
+        self._first_at: float | None = None
+        self._ready_at: float | None = None
+        self._last_at = 0.0
 
     def __call__(self, event: AnyEvent) -> None:
-        """Take in one event, from any thread."""
+        """Record an event, from any thread."""
         with self._lock:
-            self._first = event.at if self._first is None else min(self._first, event.at)
-            self._last = max(self._last, event.at)
-            self._take(event)
+            self._first_at = event.at if self._first_at is None else min(self._first_at, event.at)
+            self._last_at = max(self._last_at, event.at)
+            self._record(event)
 
-    def _take(self, event: AnyEvent) -> None:
+    def _record(self, event: AnyEvent) -> None:
         match event:
             case ForwardStarted():
-                self._own(event.ids, event.worker, event.at)
+                self._attribute(event.ids, event.worker, event.at)
             case ForwardDone():
-                self._own(event.ids, event.worker, event.forward.start)
-                self._worker(event.worker).add_forward(event.forward)
+                self._attribute(event.ids, event.worker, event.forward.start)
+                self._overlap(event.worker).add_forward(event.forward)
                 if self._spans is not None:
-                    self._spans.forward(event)
-            case OutputReady():
-                self._d2h += event.d2h.seconds
-                self._bytes += event.bytes
-                self._copied += event.copied
-                self._worker(event.worker).add_output(event.d2h)
+                    self._spans.add_forward(event)
+            case OutputArrived():
+                self._d2h_seconds += event.d2h.seconds
+                self._bytes_moved += event.bytes
+                self._bytes_copied += event.copied
+                self._overlap(event.worker).add_output(event.d2h)
                 if self._spans is not None:
-                    self._spans.d2h(event)
+                    self._spans.add_d2h(event)
             case EncodeDone():
-                self._encoded(event)
+                self._encode_done(event)
             case RequestFinished():
-                self._finished(event)
+                self._request_finished(event)
             case ModelReady():
-                self._ready = event.at if self._ready is None else min(self._ready, event.at)
+                self._ready_at = event.at if self._ready_at is None else min(self._ready_at, event.at)
                 if self._spans is not None:
                     self._spans.name_worker(event)
             case Note() if self._spans is not None:
-                self._spans.mark(event.at, event.text)
+                self._spans.add_mark(event.at, event.text)
+            case RunStopping() if self._spans is not None:
+                self._spans.add_mark(event.at, "stopping")
             case _:
                 pass
 
-    def _worker(self, worker: int) -> Overlap:
-        return self._workers.setdefault(worker, Overlap())
+    def _overlap(self, worker: int) -> Overlap:
+        return self._overlaps.setdefault(worker, Overlap())
 
-    def _own(self, ids: tuple[str, ...], worker: int, start: float) -> None:
+    def _attribute(self, ids: tuple[str, ...], worker: int, start: float) -> None:
         for request_id in ids:
-            self._owners[request_id] = (worker, start)
-        while len(self._owners) > MAX_IN_FLIGHT:
-            del self._owners[next(iter(self._owners))]
+            self._computed_by[request_id] = (worker, start)
+        while len(self._computed_by) > MAX_IN_FLIGHT:
+            del self._computed_by[next(iter(self._computed_by))]
 
-    def _encoded(self, event: EncodeDone) -> None:
-        self._encode += event.encode.seconds
-        self._write += event.write.seconds
-        owner = self._owners.get(event.id)
-        overlap = self._orphans if owner is None else self._worker(owner[0])
+    def _encode_done(self, event: EncodeDone) -> None:
+        self._encode_seconds += event.encode.seconds
+        self._write_seconds += event.write.seconds
+        computed_by = self._computed_by.get(event.id)
+        overlap = self._unattributed if computed_by is None else self._overlap(computed_by[0])
         overlap.add_output(event.encode)
         overlap.add_output(event.write)
         if self._spans is not None:
-            self._spans.encode(event)
+            self._spans.add_encode(event)
 
-    def _finished(self, event: RequestFinished) -> None:
+    def _request_finished(self, event: RequestFinished) -> None:
         result = event.result
         self._counts[result.status] += 1
-        owner = self._owners.pop(result.id, None)
+        computed_by = self._computed_by.pop(result.id, None)
         if self._spans is None:
             return
-        if owner is not None and result.timings.queued > 0:
-            self._spans.queued(result.id, Interval(owner[1] - result.timings.queued, owner[1]))
+        if computed_by is not None and result.timings.queued > 0:
+            _, start = computed_by
+            self._spans.add_queued(result.id, Interval(start - result.timings.queued, start))
         if result.status != "done":
-            self._spans.mark(event.at, f"{result.id} {result.status}")
+            self._spans.add_mark(event.at, f"{result.id} {result.status}")
 
     def figures(self) -> Figures:
-        """The figures so far; exact once the last event is in."""
+        """Return the figures so far; they are exact after the last event."""
         with self._lock:
-            workers = self._workers.values()
-            start = self._ready if self._ready is not None else self._first
-            wall = self._last - start if start is not None else 0.0
-            forwards = sum(worker.forwards for worker in workers)
-            span = sum(worker.span_seconds for worker in workers)
-            output = self._orphans.output_seconds + sum(worker.output_seconds for worker in workers)
-            hidden = sum(worker.hidden_seconds for worker in workers)
+            overlaps = self._overlaps.values()
+            start = self._ready_at if self._ready_at is not None else self._first_at
+            wall = self._last_at - start if start is not None else 0.0
+            forwards = sum(overlap.forwards for overlap in overlaps)
+            span = sum(overlap.span_seconds for overlap in overlaps)
+            output = self._unattributed.output_seconds + sum(overlap.output_seconds for overlap in overlaps)
+            hidden = sum(overlap.hidden_seconds for overlap in overlaps)
             return Figures(
                 wall_seconds=wall,
                 **self._counts,
                 requests_per_second=self._counts["done"] / wall if wall > 0 else 0.0,
                 forwards=forwards,
-                forward_seconds=sum(worker.forward_seconds for worker in workers),
-                device_idle=sum(worker.idle_seconds for worker in workers) / span if span > 0 else None,
-                longest_gap=max(worker.longest_gap for worker in workers) if forwards else None,
-                d2h_seconds=self._d2h,
-                encode_seconds=self._encode,
-                write_seconds=self._write,
+                forward_seconds=sum(overlap.forward_seconds for overlap in overlaps),
+                device_idle=sum(overlap.idle_seconds for overlap in overlaps) / span if span > 0 else None,
+                longest_gap=max(overlap.longest_gap for overlap in overlaps) if forwards else None,
+                d2h_seconds=self._d2h_seconds,
+                encode_seconds=self._encode_seconds,
+                write_seconds=self._write_seconds,
                 output_hidden=min(1.0, hidden / output) if output > 0 else None,
-                bytes_moved=self._bytes,
-                bytes_copied=self._copied,
+                bytes_moved=self._bytes_moved,
+                bytes_copied=self._bytes_copied,
             )
 
     def write_chrome_trace(self, path: Path) -> None:
-        """Write the spans as Chrome Trace Event JSON; OSError if the file cannot be placed, ValueError without spans."""
+        """Write the spans as a Chrome trace. Raises OSError, and ValueError if the timeline keeps no spans."""
         if self._spans is None:
-            raise ValueError("this timeline keeps no spans: build it with keep_spans=True")
+            raise ValueError("the timeline keeps no spans; create it with keep_spans=True")
         with self._lock:
             snapshot = self._spans.snapshot()
         write_chrome_trace(path, snapshot)

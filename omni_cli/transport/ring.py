@@ -1,65 +1,73 @@
 """The ring: slots of anonymous shared memory that outputs are written into once and encoded from in place.
 
-    worker: SlotPool.acquire ──> Slot (mapped, registered with the driver once) ── OutputReady(slot_id, fd if fresh) ──>
+    worker: SlotPool.acquire ──> Slot, mapped once ── OutputReady(SlotRef, descriptor if fresh) ──> parent
     parent: SlotViews.view   ──> memoryview over the same pages ── ReleaseSlot ──> SlotPool.release
 
-A slot is a memory file without a name: nothing under /dev/shm to leak or to fill, gone with the last process that maps it.
-The budget bounds the bytes of all slots. When a payload fits no free slot and no budget is left, free slots are retired to
-make room; a payload larger than the whole budget gets a slot of its own once nothing else is in flight.
+A slot is a memory file without a name: nothing appears under /dev/shm, and the memory is freed with the last process
+that maps it. The budget bounds the bytes of all slots. If a payload fits no free slot and the budget leaves no room for
+another, free slots are retired. A payload larger than the whole budget gets a slot of its own once no other slot is
+busy.
 """
 
 import contextlib
 import mmap
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from omni_cli.errors import EngineError
+from omni_cli.storage.memory_file import memory_file
 from omni_cli.transport.messages import SlotRef
 
 
 @dataclass(slots=True)
 class Slot:
-    """A slot on the worker's side. `fd` is closed once the parent has it; `pinned` if the driver knows the pages."""
+    """A slot in the worker. While `fresh`, the parent does not have its descriptor `fd`; afterwards `fd` is closed.
+
+    `pinned` says that its memory is registered with the driver.
+    """
 
     id: int
     fd: int
     memory: mmap.mmap
     capacity: int
     fresh: bool = True
+    pinned: bool = False
 
     def ref(self, nbytes: int, retired: tuple[int, ...]) -> SlotRef:
-        """What the message says of this slot."""
+        """Return the reference to the slot's first `nbytes` bytes for a message, which also reports `retired` slots."""
         return SlotRef(slot_id=self.id, nbytes=nbytes, capacity=self.capacity, fresh=self.fresh, retired=retired)
 
 
 def anonymous_memory(nbytes: int) -> int:
-    """Descriptor of `nbytes` of zeroed memory that has no name; an unlinked temporary file where there is no memfd."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("omni-gen", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
+    """Return a descriptor of `nbytes` of zeroed memory without a name."""
+    with memory_file() as file:
+        fd = os.dup(file.fileno())
     os.ftruncate(fd, nbytes)
     return fd
 
 
 class SlotPool:
-    """The worker's slots. Threads: the output thread acquires, the inbox thread releases."""
+    """The slots of a worker. The output thread acquires, the inbox thread releases."""
 
     def __init__(
         self,
         budget: int,
-        on_map: Callable[[mmap.mmap], None] | None = None,
-        on_unmap: Callable[[mmap.mmap], None] | None = None,
+        pin: Callable[[mmap.mmap], bool] = lambda memory: False,
+        unpin: Callable[[mmap.mmap], object] = lambda memory: None,
     ) -> None:
-        """`budget` in bytes over all slots; `on_map` and `on_unmap` see each mapping once (driver registration)."""
+        """Bound the bytes of all slots by `budget`.
+
+        `pin` registers new memory with a driver and returns whether it has: after the first refusal it is not asked
+        again. `unpin` is called for memory that was registered, before it is unmapped.
+        """
         self._budget = budget
-        self._on_map = on_map or (lambda memory: None)
-        self._on_unmap = on_unmap or (lambda memory: None)
+        self._pin = pin
+        self._unpin = unpin
+        self._pins = True
         self._changed = threading.Condition()
+        self._reserved = 0
         self._free: dict[int, Slot] = {}
         self._busy: dict[int, Slot] = {}
         self._retired: list[int] = []
@@ -67,44 +75,56 @@ class SlotPool:
         self._closed = False
 
     def acquire(self, nbytes: int) -> Slot:
-        """A slot of at least `nbytes`; waits while the budget is in use. Raises EngineError once the pool is closed."""
+        """Return a slot of at least `nbytes`; block until there is room. Raises EngineError if the pool is closed."""
+        capacity = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         with self._changed:
             while True:
                 if self._closed:
-                    raise EngineError("the worker is shutting down; its output ring is closed")
-                slot = self._take_free(nbytes) or self._make(nbytes)
-                if slot is not None:
+                    raise EngineError("the worker is shutting down: its output ring is closed")
+                if (slot := self._pop_free(nbytes)) is not None:
                     self._busy[slot.id] = slot
                     return slot
+                if self._reserve(capacity):
+                    break
                 self._changed.wait()
+        # Registration takes a driver milliseconds per 100 MB; a slot may be released meanwhile.
+        slot = None
+        try:
+            slot = self._create(capacity)
+        finally:
+            with self._changed:
+                self._reserved -= capacity
+                if slot is not None:
+                    self._busy[slot.id] = slot
+                self._changed.notify_all()
+        return slot
 
     def release(self, slot_id: int) -> None:
-        """The parent no longer reads this slot; an id that is not busy is a bug and raises KeyError."""
+        """Make a busy slot free again. Raises KeyError if it is not busy, which is a bug."""
         with self._changed:
-            slot = self._busy.pop(slot_id)
-            self._free[slot_id] = slot
+            self._free[slot_id] = self._busy.pop(slot_id)
             self._changed.notify_all()
 
     def take_retired(self) -> tuple[int, ...]:
-        """The ids retired since the last call: the next message tells the parent of them."""
+        """Return the ids of the slots retired since the last call; the next message must report them to the parent."""
         with self._changed:
             retired, self._retired = tuple(self._retired), []
             return retired
 
-    def shared(self, slot: Slot) -> None:
-        """The parent has the descriptor: ours is closed, and the slot travels by id alone from now on."""
+    def mark_shared(self, slot: Slot) -> None:
+        """Close the descriptor of a slot that the parent has received; from now on messages name its id alone."""
         if slot.fresh:
             os.close(slot.fd)
             slot.fresh = False
 
     def usage(self) -> tuple[int, int]:
-        """Number of slots and their bytes."""
+        """Return the number of slots and their bytes."""
         with self._changed:
             slots = [*self._free.values(), *self._busy.values()]
             return len(slots), sum(slot.capacity for slot in slots)
 
     def close(self) -> None:
-        """Unmap everything and wake those who wait."""
+        """Unmap all slots; threads blocked in `acquire` raise."""
         with self._changed:
             self._closed = True
             for slot in [*self._free.values(), *self._busy.values()]:
@@ -113,48 +133,57 @@ class SlotPool:
             self._busy.clear()
             self._changed.notify_all()
 
-    def _take_free(self, nbytes: int) -> Slot | None:
-        """The smallest free slot that is large enough."""
+    def _pop_free(self, nbytes: int) -> Slot | None:
+        """Return the smallest free slot of at least `nbytes`, if any."""
         fitting = [slot for slot in self._free.values() if slot.capacity >= nbytes]
         return self._free.pop(min(fitting, key=lambda slot: slot.capacity).id) if fitting else None
 
-    def _make(self, nbytes: int) -> Slot | None:
-        """A new slot if the budget allows it, after retiring free ones; None if busy slots leave no room."""
-        capacity = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        busy = sum(slot.capacity for slot in self._busy.values())
+    def _reserve(self, capacity: int) -> bool:
+        """Make room for a new slot, by retiring free ones if the budget needs it; False if busy ones leave no room."""
+        busy = sum(slot.capacity for slot in self._busy.values()) + self._reserved
         if busy and busy + capacity > self._budget:
-            return None
+            return False
         while self._free and busy + capacity + sum(slot.capacity for slot in self._free.values()) > self._budget:
-            self._retire(self._free.pop(next(iter(self._free))))
-        fd = anonymous_memory(capacity)
-        memory = mmap.mmap(fd, capacity)
-        self._on_map(memory)
-        self._next_id += 1
-        return Slot(id=self._next_id, fd=fd, memory=memory, capacity=capacity)
+            slot = self._free.pop(next(iter(self._free)))
+            self._unmap(slot)
+            self._retired.append(slot.id)
+        self._reserved += capacity
+        return True
 
-    def _retire(self, slot: Slot) -> None:
-        self._unmap(slot)
-        self._retired.append(slot.id)
+    def _create(self, capacity: int) -> Slot:
+        """Map and register a new slot."""
+        fd = anonymous_memory(capacity)
+        try:
+            memory = mmap.mmap(fd, capacity)
+        except OSError:
+            os.close(fd)
+            raise
+        pinned = self._pins and self._pin(memory)
+        if not pinned:
+            self._pins = False
+        with self._changed:
+            self._next_id += 1
+            return Slot(id=self._next_id, fd=fd, memory=memory, capacity=capacity, pinned=pinned)
 
     def _unmap(self, slot: Slot) -> None:
-        self._on_unmap(slot.memory)
+        if slot.pinned:
+            self._unpin(slot.memory)
         if slot.fresh:
             os.close(slot.fd)
-        with contextlib.suppress(BufferError):  # a tensor still looks at it; the mapping goes with the tensor
+        with contextlib.suppress(BufferError):  # a tensor still views it: the mapping goes with the tensor
             slot.memory.close()
 
 
 class SlotViews:
-    """The parent's mappings of one worker's slots. One thread (the pump) maps; any thread may hold a view."""
+    """The parent's mappings of one worker's slots. The pump thread maps; any thread may use a view."""
 
     def __init__(self) -> None:
-        """Nothing is mapped yet."""
         self._maps: dict[int, mmap.mmap] = {}
 
     def view(self, ref: SlotRef, fds: list[int]) -> memoryview:
-        """Read-only bytes of the payload, valid until the slot is released. Takes over `fds`.
+        """Return the payload as read-only bytes, valid until the slot is released. Closes `fds`.
 
-        Raises KeyError, IndexError or ValueError for a reference that cannot be.
+        Raises KeyError, IndexError or ValueError for a reference to memory that does not exist.
         """
         try:
             for slot_id in ref.retired:
@@ -167,7 +196,7 @@ class SlotViews:
         return memoryview(self._maps[ref.slot_id])[: ref.nbytes]
 
     def close(self) -> None:
-        """Unmap what nobody looks at; what is still looked at goes with its last view."""
+        """Unmap all slots; one with a view in use is unmapped with its last view."""
         for slot_id in list(self._maps):
             self._drop(slot_id)
 

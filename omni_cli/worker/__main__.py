@@ -1,9 +1,10 @@
-"""Entry of a worker process: `python -m omni_cli.worker FD`, FD being its end of the channel.
+"""The worker program: `python -m omni_cli.worker FD`, with FD the worker's end of the channel.
 
-    lifeline thread   waits for the channel to hang up, whatever the other threads are in: the parent is gone, and so is this
+    main thread       Hello ─> import torch ─> serve the channel (see `process`)
+    lifeline thread   waits until the parent closes the channel ─> exits the process, whatever the other threads do
 
-A program of its own and not a fork or a re-import of the caller's `__main__`: it works from a script without a main guard
-and from a notebook alike. It says Hello before torch is imported, so that a slow start shows itself.
+A program of its own, rather than a fork or a re-import of the caller's `__main__`, works from scripts without a main
+guard and from notebooks. Hello is sent before torch is imported, so that a slow import is visible.
 """
 
 import faulthandler
@@ -15,45 +16,47 @@ import sys
 import threading
 
 from omni_cli.transport.channel import Channel
-from omni_cli.transport.messages import Hello, Loading, encode
+from omni_cli.transport.messages import Hello, LoadProgress, encode
 
 
 def main(fd: int) -> None:
-    """Serve the channel until it says Shutdown or closes."""
+    """Serve the channel until it delivers Shutdown or is closed, then exit the process."""
     faulthandler.enable()
-    _leave_stopping_to_the_parent()
+    _ignore_stop_signals()
     os.set_inheritable(fd, False)
     channel = Channel(socket.socket(fileno=fd))
-    threading.Thread(target=_leave_with_parent, args=(fd,), name="lifeline", daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(fd,), name="lifeline", daemon=True).start()
     channel.send(encode(Hello(pid=os.getpid())))
-    channel.send(encode(Loading(what="torch")))
-    # After Hello, because this imports torch.
+    channel.send(encode(LoadProgress(what="torch")))
+    # Imports torch, so it comes after Hello.
     from omni_cli.worker.process import serve
 
     serve(channel)
-    # The outputs are sent and the model is dropped; what is left is the interpreter's taking torch apart, which takes a second.
+    # Skip the interpreter's shutdown: outputs are sent, the model is released, and tearing down torch takes a second.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _leave_stopping_to_the_parent() -> None:
-    """Let SIGINT and SIGTERM pass: schedulers send them to every process of a job, and the parent finishes what is computed.
+def _ignore_stop_signals() -> None:
+    """Do nothing on SIGINT, SIGTERM and SIGHUP: schedulers send them to every process of a job, the parent decides.
 
-    Handled and not ignored, because programs that a pipeline starts would inherit that.
+    The signals are handled rather than ignored, because child processes of the pipeline would inherit ignored ones.
+    Those that this process has inherited as ignored stay so.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: None)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
 
 
-def _leave_with_parent(fd: int) -> None:
-    """End the process when the parent's end of the channel is closed.
+def _exit_with_parent(fd: int) -> None:
+    """Exit the process when the parent's end of the channel is closed.
 
-    The inbox sees that end too, but only once it reads: not while torch, or a runner's library, is being imported.
+    The inbox sees that as well, but does not read while torch or a runner is being imported.
     """
-    line = select.poll()
-    line.register(fd, 0)  # a hang-up is told without being asked for
-    line.poll()
+    poll = select.poll()
+    poll.register(fd, 0)  # POLLHUP is always reported
+    poll.poll()
     os._exit(0)
 
 

@@ -1,14 +1,13 @@
-"""The worker's inbox: one thread is the sole reader of the channel.
+"""The worker's inbox: a thread that reads the channel and sorts its messages.
 
-channel ──> inbox thread ── work (LoadModel, ExecuteModel, Rpc, Shutdown) ──> queue ──> main thread
-                 ├── ExecuteModel ──> its inputs are read ahead as well
-                 ├── ReleaseSlot ──> ring, at once: the output thread may be waiting for it
-                 ├── Cancel ──> the call is struck off the wanted ones, which the forward looks at between steps
-                 ├── Proceed, Cancel ──> queue of decisions, which a stepwise forward waits for after each step
-                 └── end of file: the parent is gone, and so is this process
+channel ──> inbox thread ── LoadModel, Identify, Execute..., Rpc, Shutdown ──> work queue ──> main thread
+                 ├── ExecuteModel, ExecuteStepwise ──> their inputs are prefetched as well
+                 ├── ReleaseSlot ──> ring, at once: the output thread may be waiting for a slot
+                 ├── Cancel ──> set of active calls, which the forward pass checks between steps
+                 ├── Proceed, Cancel ──> decision queue, which a stepwise forward pass reads after each step
+                 └── end of file: the parent is gone, so the process exits
 """
 
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,80 +25,77 @@ from omni_cli.transport.messages import (
     decode_to_worker,
 )
 from omni_cli.transport.ring import SlotPool
-from omni_cli.worker.faults import give_up
-
-
-def leave() -> None:
-    """The parent is gone. No cleaning up: the kernel takes back memory and device alike, whatever the main thread does."""
-    os._exit(0)
+from omni_cli.worker.error_report import exit_on_error, exit_process
 
 
 class Inbox:
-    """Messages for the main thread, in order; the rest is dealt with as it arrives."""
+    """The messages for the main thread in order, and the state of cancellations and step decisions."""
 
     def __init__(
         self,
         channel: Channel,
         pool: SlotPool,
-        on_end: Callable[[], None] = leave,
-        on_fault: Callable[[BaseException], None] = give_up,
-        expect: Callable[[Sequence[PlannedRequest]], None] = lambda requests: None,
+        on_end: Callable[[], None] = exit_process,
+        on_error: Callable[[BaseException], None] = exit_on_error,
+        prefetch: Callable[[Sequence[PlannedRequest]], None] = lambda requests: None,
     ) -> None:
-        """Start reading `channel`. All callbacks come from the inbox thread, which ends after the first two.
+        """Start the inbox thread, which calls the callbacks.
 
-        `expect` hears of requests when they arrive, in the order in which they will be executed.
+        on_end: called when the parent closes the channel; the thread then ends.
+        on_error: called with what reading or handling a message raised; the thread then ends.
+        prefetch: called with the requests of each call on arrival, in order of execution.
         """
         self._channel = channel
         self._pool = pool
         self._on_end = on_end
-        self._on_fault = on_fault
-        self._expect = expect
+        self._on_error = on_error
+        self._prefetch = prefetch
         self._work: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
         self._decisions: queue.SimpleQueue[Proceed | Cancel] = queue.SimpleQueue()
-        self._wanted: set[int] = set()
-        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+        self._active: set[int] = set()
+        threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
     def __iter__(self) -> Iterator[ToWorker]:
-        """The main thread's messages up to Shutdown."""
+        """Yield the main thread's messages up to Shutdown."""
         while not isinstance(message := self._work.get(), Shutdown):
             yield message
 
     def is_cancelled(self, rpc_id: int) -> bool:
-        """True once a Cancel for this call, which is not over, has arrived."""
-        return rpc_id not in self._wanted
+        """Return True if a Cancel for this unfinished call has arrived."""
+        return rpc_id not in self._active
 
-    def decision(self, rpc_id: int, step: int) -> Proceed | Cancel:
-        """What the parent says to this step of this call; waits for it. Words on other calls and steps are out of date."""
+    def wait_for_decision(self, rpc_id: int, step: int) -> Proceed | Cancel:
+        """Block until the parent decides on a step of a call; decisions on other steps and calls are dropped."""
         while True:
             decision = self._decisions.get()
             if decision.rpc_id == rpc_id and (isinstance(decision, Cancel) or decision.step == step):
                 return decision
 
-    def forget(self, rpc_id: int) -> None:
-        """The call is over; a Cancel that still comes is of no use."""
-        self._wanted.discard(rpc_id)
+    def finish(self, rpc_id: int) -> None:
+        """Mark a call as finished; a later Cancel for it has no effect."""
+        self._active.discard(rpc_id)
 
-    def _read(self) -> None:
+    def _run(self) -> None:
         try:
             while (received := self._channel.receive()) is not None:
-                self._take(decode_to_worker(received[0]))
+                self._handle(decode_to_worker(received[0]))
         except BaseException as error:
-            self._on_fault(error)
+            self._on_error(error)
         else:
             self._on_end()
 
-    def _take(self, message: ToWorker) -> None:
+    def _handle(self, message: ToWorker) -> None:
         match message:
             case ReleaseSlot(slot_id=slot_id):
                 self._pool.release(slot_id)
             case Cancel(rpc_id=rpc_id):
-                self._wanted.discard(rpc_id)
+                self._active.discard(rpc_id)
                 self._decisions.put(message)
             case Proceed():
                 self._decisions.put(message)
             case ExecuteModel(rpc_id=rpc_id, requests=requests) | ExecuteStepwise(rpc_id=rpc_id, requests=requests):
-                self._wanted.add(rpc_id)
-                self._expect(requests)
+                self._active.add(rpc_id)
+                self._prefetch(requests)
                 self._work.put(message)
             case _:
                 self._work.put(message)

@@ -1,7 +1,7 @@
-"""A runner without a model: media of the asked size at once. For benches of the engine itself, and for tests."""
+"""A runner without a model, for benchmarks of the engine itself and for tests."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -12,15 +12,15 @@ from omni_cli.media import NORMALIZED, Encoding, Kind, Layout, Media, MediaSpec
 from omni_cli.models.cards import Card, SizeRule
 from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
 from omni_cli.transport.messages import Loaded
-from omni_cli.worker.protocol import OnState, StepState
+from omni_cli.worker.runner_protocol import IsCancelled, OnFrames, OnIdentified, OnProgress, OnState, OnStep, StepState
 
 DEFAULTS = GenerationRequest(height=64, width=64, num_frames=1, num_inference_steps=1, fps=8.0)
 
 
 class NullRunner:
-    """Every sample is one grey level, told by its seed: level = seed mod 256, the same for all pixels.
+    """A runner whose samples have one grey level, seed mod 256, in all pixels.
 
-    `extra={"seconds": s}` makes a request take s seconds, as a stand-in for a forward pass.
+    `extra={"forward_seconds": s}` makes a call take s seconds, spread over its steps.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,16 @@ class NullRunner:
         self,
         model: ModelConfig,
         engine: EngineConfig,
-        report: Callable[[str], None],
-        identified: Callable[[Loaded], None] | None = None,
+        on_progress: OnProgress,
+        on_identified: OnIdentified | None = None,
     ) -> Loaded:
-        """Take the device's name; nothing else to load."""
-        report("nothing")
+        """Set the device; there is nothing to load."""
+        on_progress("nothing")
         self._device = _device(model)
-        return self.identify(model, report)
+        return self.identify(model, on_progress)
 
-    def identify(self, model: ModelConfig, report: Callable[[str], None]) -> Loaded:
-        """A model of any name."""
+    def identify(self, model: ModelConfig, on_progress: OnProgress) -> Loaded:
+        """Return the facts of a model of any name."""
         dtype = "float32" if model.dtype == "auto" else model.dtype
         return Loaded(
             info=ModelInfo(id=model.title, revision=None, pipeline="Null", dtype=dtype),
@@ -48,32 +48,35 @@ class NullRunner:
             versions={"torch": str(torch.__version__)},
         )
 
-    def expect(self, requests: Sequence[PlannedRequest]) -> None:
-        """Nothing is read."""
+    def prefetch(self, requests: Sequence[PlannedRequest]) -> None:
+        """Do nothing: inputs are not read."""
 
-    def forget(self, requests: Sequence[PlannedRequest]) -> None:
-        """Nothing was read."""
+    def discard(self, requests: Sequence[PlannedRequest]) -> None:
+        """Do nothing: inputs are not read."""
 
     def execute_model(
-        self, requests: Sequence[PlannedRequest], on_step: Callable[[int, int], None], stop: Callable[[], bool]
+        self, requests: Sequence[PlannedRequest], on_step: OnStep, is_cancelled: IsCancelled
     ) -> list[Media]:
-        """One Media per request: video if it has more than one frame, else image. float32, -1..1."""
+        """Return one Media per request, a video if it has more than one frame, else an image: float32 in -1..1.
+
+        Raises RequestCancelled if `is_cancelled()` is True after a step.
+        """
 
         def on_state(state: StepState) -> bool:
             on_step(state.step, state.total)
-            if stop():
+            if is_cancelled():
                 raise RequestCancelled(f"cancelled at step {state.step} of {state.total}")
             return True
 
         return self.execute_stepwise(requests, on_state)
 
     def execute_stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> list[Media]:
-        """The same step by step; the latents are the number of the step."""
+        """Return the same step by step; all latents equal the number of the step."""
         total = max(request.request.num_inference_steps or 1 for request in requests)
-        pause = max(_seconds(request.request) for request in requests) / total
+        seconds = max(float((request.request.extra or {}).get("forward_seconds", 0.0)) for request in requests)
         for step in range(1, total + 1):
-            if pause:
-                time.sleep(pause)
+            if seconds:
+                time.sleep(seconds / total)
             latents = torch.full((len(requests), 4, 2, 2), float(step))
             if not on_state(StepState(step, total, total - step, 1 - step / total, latents)) and step < total:
                 return [replace(self._media(request), stopped_at=step) for request in requests]
@@ -89,22 +92,21 @@ class NullRunner:
         kind, layout = (Kind.VIDEO, Layout.BCTHW) if frames > 1 else (Kind.IMAGE, Layout.BCHW)
         return Media(MediaSpec(kind, layout, Encoding.FLOAT, NORMALIZED), data)
 
+    def stream_to(self, on_frames: OnFrames | None) -> None:
+        """Do nothing: media are made whole."""
+
     def synchronize(self) -> None:
-        """Nothing runs behind the caller's back."""
+        """Do nothing: the forward pass waits for its own work."""
 
     def sleep(self) -> None:
-        """There are no weights."""
+        """Do nothing: there are no weights."""
 
     def wake_up(self) -> None:
-        """There are no weights."""
+        """Do nothing: there are no weights."""
 
     def close(self) -> None:
-        """There is nothing to drop."""
+        """Do nothing: there is no model."""
 
 
 def _device(model: ModelConfig) -> torch.device:
     return torch.device("cpu" if model.device == "auto" else model.device)
-
-
-def _seconds(request: GenerationRequest) -> float:
-    return float((request.extra or {}).get("seconds", 0.0))

@@ -1,13 +1,14 @@
-"""How the worker leads a forward: at one go, at one go with previews on the way, or step by step.
+"""Run the calls of the executor on a runner: in one go, in one go with previews, or step by step.
 
-    step mode, main thread:  step k done on the device ── STEP_OUTPUT ──> executor
-                             wait ......................<── PROCEED ──── go on, or decode what there is
-                                                        <── CANCEL ───── RequestCancelled: no step k+1
+    step mode, main thread:  step k done on the device ── StepOutput ──> executor
+                             wait .....................<── Proceed ──── go on, or decode the latents as they are
+                                                       <── Cancel ───── RequestCancelled: no step k+1
 
-Pictures for previews are computed on the device behind the step, and leave through the outbox like an output.
+Previews are computed on the device after the step, and leave through the outbox like an output.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -30,19 +31,38 @@ from omni_cli.transport.messages import (
 )
 from omni_cli.transport.ring import Slot, SlotPool
 from omni_cli.worker.inbox import Inbox
-from omni_cli.worker.outbox import Outbox, Sketch
-from omni_cli.worker.parcels import Buffer
-from omni_cli.worker.progress import StepTeller
-from omni_cli.worker.protocol import OnState, Runner, StepState, StepwiseRunner, Streamed
+from omni_cli.worker.output.outbox import Outbox, OutgoingPreview
+from omni_cli.worker.output.outgoing import PayloadBuffer
+from omni_cli.worker.runner_protocol import OnState, OnStep, Runner, StepState, StepwiseRunner
+
+STEP_INTERVAL_S = 0.05
+"""Seconds between two Step messages: each costs a message, a wake-up of the parent and a redraw."""
 
 
-class Leader:
-    """Calls the runner for a message. Main thread only."""
+class StepThrottle:
+    """A filter on the steps of one call that passes on one per `STEP_INTERVAL_S` seconds, and always the last one."""
+
+    def __init__(self, on_step: OnStep, clock: Callable[[], float] = time.monotonic) -> None:
+        """Pass steps on to `on_step`."""
+        self._on_step = on_step
+        self._clock = clock
+        self._next = 0.0
+
+    def __call__(self, step: int, total: int) -> None:
+        """Pass on step `step` of `total`, counted from 1, if it is due."""
+        now = self._clock()
+        if now >= self._next or step == total:
+            self._next = now + STEP_INTERVAL_S
+            self._on_step(step, total)
+
+
+class StepwiseDriver:
+    """The main thread's driver of the runner, for calls in one go and step by step."""
 
     def __init__(
         self, runner: Runner, engine: EngineConfig, platform: Platform, channel: Channel, pool: SlotPool, outbox: Outbox
     ) -> None:
-        """Raises UsageError if the settings ask for steps or previews and the runner knows no steps."""
+        """Create a driver. Raises UsageError if `engine` has step mode or previews and the runner reports no steps."""
         if (engine.step_execution or engine.preview_every) and not isinstance(runner, StepwiseRunner):
             raise UsageError(
                 f"--runner {engine.runner} has no execute_stepwise, which --step-execution and --preview-every need"
@@ -54,46 +74,49 @@ class Leader:
         self._pool = pool
         self._outbox = outbox
 
-    def lead(self, message: ExecuteModel | ExecuteStepwise, inbox: Inbox) -> Sequence[Media | Streamed]:
-        """The media of the call. Raises RequestCancelled where the parent no longer wants it, else as the runner does."""
+    def execute(self, message: ExecuteModel | ExecuteStepwise, inbox: Inbox) -> Sequence[Media]:
+        """Return the media of the call.
+
+        Raises RequestCancelled if the parent cancels the call, else whatever the runner raises.
+        """
         rpc_id, requests = message.rpc_id, message.requests
         if isinstance(message, ExecuteStepwise):
-            return self._stepwise(requests, self._asking(message, inbox))
-        tell = StepTeller(lambda step, total: self._send(Step(rpc_id=rpc_id, step=step, total=total)))
+            return self._stepwise(requests, self._on_state(message, inbox))
+        on_step = StepThrottle(lambda step, total: self._send(Step(rpc_id=rpc_id, step=step, total=total)))
         if not self._previews:
-            return self._runner.execute_model(requests, tell, lambda: inbox.is_cancelled(rpc_id))
+            return self._runner.execute_model(requests, on_step, lambda: inbox.is_cancelled(rpc_id))
 
         def on_state(state: StepState) -> bool:
-            self._show(rpc_id, requests, state)
-            tell(state.step, state.total)
+            self._send_previews(rpc_id, requests, state)
+            on_step(state.step, state.total)
             if inbox.is_cancelled(rpc_id):
                 raise RequestCancelled(f"cancelled at step {state.step} of {state.total}")
             return True
 
         return self._stepwise(requests, on_state)
 
-    def _stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> Sequence[Media | Streamed]:
+    def _stepwise(self, requests: Sequence[PlannedRequest], on_state: OnState) -> Sequence[Media]:
         if not isinstance(self._runner, StepwiseRunner):
             raise UsageError(f"the runner {type(self._runner).__name__} has no execute_stepwise")
         return self._runner.execute_stepwise(requests, on_state)
 
-    def _asking(self, message: ExecuteStepwise, inbox: Inbox) -> OnState:
-        """Hands every step over and waits for the executor's word on it."""
+    def _on_state(self, message: ExecuteStepwise, inbox: Inbox) -> OnState:
+        """Return a callback that sends each step to the executor and waits for its decision."""
         rpc_id = message.rpc_id
 
         def on_state(state: StepState) -> bool:
-            self._show(rpc_id, message.requests, state)
+            self._send_previews(rpc_id, message.requests, state)
             self._platform.wait_for(self._platform.record_device_event())
-            self._hand_over(rpc_id, state, message.latents)
-            decision = inbox.decision(rpc_id, state.step)
+            self._send_step_output(rpc_id, state, message.latents)
+            decision = inbox.wait_for_decision(rpc_id, state.step)
             if isinstance(decision, Cancel):
                 raise RequestCancelled(f"cancelled at step {state.step} of {state.total}")
             return not decision.stop
 
         return on_state
 
-    def _show(self, rpc_id: int, requests: Sequence[PlannedRequest], state: StepState) -> None:
-        """Pass the pictures of this step on, and the news that there will be none."""
+    def _send_previews(self, rpc_id: int, requests: Sequence[PlannedRequest], state: StepState) -> None:
+        """Send the previews of a step, and the reason if there will be no more of them."""
         step, total = state.step, state.total
         if state.fault is not None:
             self._send(Preview(rpc_id=rpc_id, request_id=requests[0].id, step=step, total=total, fault=state.fault))
@@ -101,11 +124,13 @@ class Leader:
             done = self._platform.record_device_event()
             for picture in state.pictures:
                 message = Preview(rpc_id=rpc_id, request_id=requests[picture.owner].id, step=step, total=total)
-                self._outbox.show(Sketch(message, picture.pixels, done))
+                self._outbox.show(OutgoingPreview(message, picture.pixels, done))
 
-    def _hand_over(self, rpc_id: int, state: StepState, wanted: bool) -> None:
-        """STEP_OUTPUT; the descriptor of a new slot rides along."""
-        latents, slot = self._written(state.latents) if wanted and state.latents is not None else (None, None)
+    def _send_step_output(self, rpc_id: int, state: StepState, with_latents: bool) -> None:
+        """Send StepOutput, with the file descriptor of the latents' slot if the parent does not have it yet."""
+        latents, slot = None, None
+        if with_latents and state.latents is not None:
+            latents, slot = self._copy_latents(state.latents)
         message = StepOutput(
             rpc_id=rpc_id,
             step=state.step,
@@ -116,18 +141,18 @@ class Leader:
         )
         self._channel.send(encode(message), (slot.fd,) if slot is not None and slot.fresh else ())
         if slot is not None:
-            self._pool.shared(slot)
+            self._pool.mark_shared(slot)
 
-    def _written(self, latents: torch.Tensor) -> tuple[StepLatents, Slot | None]:
-        """`latents` as float32 in host memory: inline if they are small, else in a slot."""
-        host = latents.detach().to("cpu", torch.float32)
-        buffer = Buffer(self._pool)
-        flat = torch.frombuffer(buffer.allocate(host.nbytes), dtype=torch.float32, count=host.numel())
-        flat.view(host.shape).copy_(host)
-        shape, slot = tuple(host.shape), buffer.slot
-        if slot is None:
-            return StepLatents(shape=shape, inline=bytes(buffer.inline or b"")), None
-        return StepLatents(shape=shape, slot=slot.ref(host.nbytes, self._pool.take_retired())), slot
+    def _copy_latents(self, latents: torch.Tensor) -> tuple[StepLatents, Slot | None]:
+        """Copy `latents` to host memory as float32: inline if they are small, else in a slot, which is returned too."""
+        shape, count = tuple(latents.shape), latents.numel()
+        nbytes = count * torch.float32.itemsize
+        with PayloadBuffer(self._pool) as buffer:
+            flat = torch.frombuffer(buffer.allocate(nbytes), dtype=torch.float32, count=count)
+            flat.view(shape).copy_(latents.detach())
+            if (slot := buffer.slot) is None:
+                return StepLatents(shape=shape, inline=bytes(buffer.inline or b"")), None
+            return StepLatents(shape=shape, slot=slot.ref(nbytes, self._pool.take_retired())), slot
 
     def _send(self, message: FromWorker) -> None:
         self._channel.send(encode(message))

@@ -1,8 +1,9 @@
-"""The second video encoder: an ffmpeg program fed through a pipe; imageio-ffmpeg's, or the one in IMAGEIO_FFMPEG_EXE.
+"""The second video encoder: an ffmpeg program fed through a pipe, imageio-ffmpeg's or the one in IMAGEIO_FFMPEG_EXE.
 
-    frames ── pipe:0 ──> ffmpeg ──> target          stderr and metadata are unlinked files: nothing here can fill a pipe
+    frames ── pipe:0 ──> ffmpeg ──> target         stderr and metadata are files in memory, so no other pipe can fill up
 
-A program that does nothing for `VideoJob.patience` seconds is killed: a writer must not hang on it for good. The program gets its own session, so a Ctrl-C meant for this one lets a file be finished; it ends when its pipe does.
+A program that makes no progress for `VideoJob.stall_timeout` seconds is killed, so that it cannot block a writer for
+good. It runs in its own session: Ctrl-C does not reach it and a file can be finished; it ends when its input is closed.
 """
 
 import contextlib
@@ -11,22 +12,22 @@ import re
 import select
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
+from omni_cli.storage.memory_file import memory_file
 from omni_cli.writers import gif
 from omni_cli.writers.codecs import ffmpeg_program
-from omni_cli.writers.finalize import Frames
-from omni_cli.writers.sound import bit_rate, coded_rate, layout_of, write_raw
-from omni_cli.writers.video import EncoderError, Put, VideoJob, rgb_frames
+from omni_cli.writers.samples import Frames
+from omni_cli.writers.sound import bit_rate, channel_layout, encoder_rate, write_raw
+from omni_cli.writers.video import EncodeFrames, EncoderError, VideoJob, iter_rgb
 
 QUIT_S = 5.0
-"""How long a program that has closed its pipe may take to leave before it is killed."""
+"""Seconds that a program which has closed its input may take to exit before it is killed."""
 
-Fed = Literal["whole", "closed", "stalled"]
-"""How the frames went: all of them, the program closed its input, or it stopped reading."""
+FeedResult = Literal["complete", "closed", "stalled"]
+"""Outcome of feeding: all frames were taken, the program closed its input, or it stopped reading."""
 
 _STDERR_BYTES = 4096
 _STDERR_LINES = 6
@@ -36,124 +37,111 @@ _TO_BT709 = "scale=out_color_matrix=bt709:out_range=tv:flags=bicubic,setparams=c
 _PALETTE_OUT = ("-f", "rawvideo", "-pix_fmt", "bgra")
 
 
-def encode(frames: Frames, target: Path, job: VideoJob) -> None:
-    """See `video.VideoEncoder`."""
-    if job.codec == "gif":
-        _encode_gif(frames, target, job)
-        return
-    with writing(target, job) as put:
-        put(frames)
-
-
 @contextlib.contextmanager
-def writing(target: Path, job: VideoJob) -> Iterator[Put]:
-    """See `video.VideoEncoder`."""
-    with tempfile.TemporaryFile() as notes, tempfile.TemporaryFile() as sound:
-        noted, kept = _note_input(notes, job.comment)
-        heard = _sound_input(sound, job, 1 if job.comment is None else 2)
+def open_stream(target: Path, job: VideoJob) -> Iterator[EncodeFrames]:
+    """Implement `video.VideoEncoder.open_stream`."""
+    with memory_file() as comment_file, memory_file() as sound_file:
+        comment_input, comment_output = _comment_arguments(comment_file, job.comment)
+        sound = _sound_arguments(sound_file, job, 1 if job.comment is None else 2)
         picture = ("-map", "0:v", "-vf", f"{_TO_BT709},format={job.pixel_format}", "-pix_fmt", job.pixel_format, *_TAGS)
         codec = ("-c:v", job.codec, "-threads:v", "1", *_options(job.codec_options, ":v"))
         tag = ("-tag:v", "hvc1") if job.codec == "libx265" and job.muxer in ("mp4", "mov") else ()
-        output = (*picture, *codec, *tag, *_muxer(job, target))
-        arguments = (*_raw_input(job), *noted, *heard, *kept, *output)
-        descriptors = (notes.fileno(), sound.fileno())
-        with _running(arguments, job.patience, source=job.source, pass_fds=descriptors) as put:
-            yield put
+        output = (*picture, *codec, *tag, *_output_arguments(job, target))
+        arguments = (*_raw_input(job), *comment_input, *sound, *comment_output, *output)
+        pass_fds = (comment_file.fileno(), sound_file.fileno())
+        with _run(arguments, job.stall_timeout, input_format=job.input_format, pass_fds=pass_fds) as encode_frames:
+            yield encode_frames
 
 
-def _encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
-    """Two runs, as in `gif`: the palette, then the clip with it; a single run would keep every frame until the palette is made."""
-    with tempfile.TemporaryFile() as palette:
-        making = ("-vf", f"palettegen={gif.PALETTE_GEN}", "-frames:v", "1", *_PALETTE_OUT, "pipe:1")
-        with _running((*_raw_input(job), *making), job.patience, stdout=palette) as put:
-            put(frames)
+def encode_gif(frames: Frames, target: Path, job: VideoJob) -> None:
+    """Implement `video.VideoEncoder.encode_gif`.
+
+    The program runs twice as in `gif`: a single run would hold every frame until the palette is complete.
+    """
+    with memory_file() as palette:
+        generate = ("-vf", f"palettegen={gif.PALETTE_GEN}", "-frames:v", "1", *_PALETTE_OUT, "pipe:1")
+        with _run((*_raw_input(job), *generate), job.stall_timeout, stdout=palette) as encode_frames:
+            encode_frames(frames)
         palette.seek(0)
         side = str(gif.PALETTE_SIDE)
         colours = (*_PALETTE_OUT, "-video_size", f"{side}x{side}", "-i", f"pipe:{palette.fileno()}")
-        use = ("-lavfi", f"[0:v][1:v]paletteuse={gif.PALETTE_USE}", "-c:v", job.codec, *_muxer(job, target))
-        with _running((*_raw_input(job), *colours, *use), job.patience, pass_fds=(palette.fileno(),)) as put:
-            put(frames)
-    if job.comment is not None:
-        gif.add_comment(target, job.comment)
+        use = ("-lavfi", f"[0:v][1:v]paletteuse={gif.PALETTE_USE}", "-c:v", job.codec, *_output_arguments(job, target))
+        arguments = (*_raw_input(job), *colours, *use)
+        with _run(arguments, job.stall_timeout, pass_fds=(palette.fileno(),)) as encode_frames:
+            encode_frames(frames)
 
 
 def _raw_input(job: VideoJob) -> tuple[str, ...]:
-    """Arguments that describe what comes through the pipe."""
+    """Return the arguments that describe the frames on stdin."""
     size, rate = f"{job.width}x{job.height}", f"{job.rate.numerator}/{job.rate.denominator}"
-    return ("-f", "rawvideo", "-pix_fmt", job.source, "-video_size", size, "-framerate", rate, "-i", "pipe:0")
+    return ("-f", "rawvideo", "-pix_fmt", job.input_format, "-video_size", size, "-framerate", rate, "-i", "pipe:0")
 
 
-def _muxer(job: VideoJob, target: Path) -> tuple[str, ...]:
-    """Arguments of the output file. "file:" keeps the program from reading a protocol or an option into the name."""
+def _output_arguments(job: VideoJob, target: Path) -> tuple[str, ...]:
+    """Return the arguments of the output file; "file:" keeps ffmpeg from reading a protocol or option into its name."""
     flags = ("-flags:v", "+bitexact", *_options(job.muxer_options))
     return (*flags, "-f", job.muxer, f"file:{target}")
 
 
 def _options(options: Mapping[str, str], stream: str = "") -> tuple[str, ...]:
-    """`-name value` for each of libav's options."""
-    return tuple(word for name, value in options.items() for word in (f"-{name}{stream}", value))
+    """Return `-name value` for each of libav's options."""
+    return tuple(argument for name, value in options.items() for argument in (f"-{name}{stream}", value))
 
 
-def _note_input(notes: IO[bytes], comment: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the container's comment as an ffmetadata file, of any length (an argument ends at 128 KiB).
+def _comment_arguments(file: IO[bytes], comment: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write `comment` to `file` as ffmetadata, which has no limit of length (an argument ends at 128 KiB).
 
-    Gives the arguments that name it as an input, and those that keep it in the output.
+    Returns the arguments that name it as an input, and those that copy it to the output.
     """
     if comment is None:
         return (), ("-map_metadata", "-1")
     escaped = re.sub(r"([=;#\\\n])", r"\\\1", comment)
-    notes.write(f";FFMETADATA1\ncomment={escaped}\n".encode())
-    notes.seek(0)
-    return ("-f", "ffmetadata", "-i", f"pipe:{notes.fileno()}"), ("-map_metadata", "1")
+    file.write(f";FFMETADATA1\ncomment={escaped}\n".encode())
+    file.seek(0)
+    return ("-f", "ffmetadata", "-i", f"pipe:{file.fileno()}"), ("-map_metadata", "1")
 
 
-def _sound_input(file: IO[bytes], job: VideoJob, number: int) -> tuple[str, ...]:
-    """Write the sound to `file`, name it as input `number`, and say how it is coded; nothing for a silent job.
+def _sound_arguments(file: IO[bytes], job: VideoJob, input_number: int) -> tuple[str, ...]:
+    """Write the sound to `file`; return the arguments that read and encode it, none for a silent job.
 
-    Options between inputs belong to the next one: the raw sound's description comes first, the output's options last.
+    Options between inputs belong to the next input: the raw sound's description comes first, the output's options last.
     """
     if job.sound is None or job.sound_codec is None:
         return ()
-    layout_of(job.sound)
+    channel_layout(job.sound)
     write_raw(job.sound, file)
     raw = ("-f", "f32le", "-ar", str(job.sound.sample_rate), "-ac", str(job.sound.channels))
-    rate = coded_rate(job.sound_codec, job.sound.sample_rate)
-    coded = ("-map", f"{number}:a", "-c:a", job.sound_codec, "-ar", str(rate), "-flags:a", "+bitexact")
+    rate = encoder_rate(job.sound_codec, job.sound.sample_rate)
+    codec = ("-map", f"{input_number}:a", "-c:a", job.sound_codec, "-ar", str(rate), "-flags:a", "+bitexact")
     bits = bit_rate(job.sound_codec, job.sound.channels)
-    form = ("-sample_fmt", "s32") if job.sound_codec == "flac" else () if bits is None else ("-b:a", str(bits))
-    return (*raw, "-i", f"pipe:{file.fileno()}", *coded, *form)
+    quality = ("-sample_fmt", "s32") if job.sound_codec == "flac" else () if bits is None else ("-b:a", str(bits))
+    return (*raw, "-i", f"pipe:{file.fileno()}", *codec, *quality)
 
 
-class _Broken(Exception):
-    """The program takes no more frames; the block that feeds it passes this on."""
+class _FeedingStopped(Exception):
+    """The program takes no more frames; carries the reason from `_feed` through the caller's block to `_run`."""
 
-    def __init__(self, fed: Fed) -> None:
-        super().__init__(fed)
-        self.fed: Fed = fed
+    def __init__(self, result: FeedResult) -> None:
+        super().__init__(result)
+        self.result: FeedResult = result
 
 
 @contextlib.contextmanager
-def _running(
+def _run(
     arguments: Sequence[str],
-    patience: float,
+    stall_timeout: float,
     *,
-    source: str = "rgb24",
+    input_format: str = "rgb24",
     stdout: IO[bytes] | None = None,
     pass_fds: tuple[int, ...] = (),
-) -> Iterator[Put]:
-    """Run the program while the block feeds it frames. EncoderError with its exit and last words, OSError if it cannot be started."""
-    command = [
-        ffmpeg_program(),
-        "-y",
-        "-hide_banner",
-        "-nostats",
-        "-loglevel",
-        "error",
-        "-filter_threads",
-        "1",
-        *arguments,
-    ]
-    with tempfile.TemporaryFile() as stderr:
+) -> Iterator[EncodeFrames]:
+    """Run ffmpeg while the block feeds it frames.
+
+    Raises EncoderError with its exit status and last lines, OSError if it cannot be started.
+    """
+    fixed = ("-y", "-hide_banner", "-nostats", "-loglevel", "error", "-filter_threads", "1")
+    command = [ffmpeg_program(), *fixed, *arguments]
+    with memory_file() as stderr:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -164,54 +152,54 @@ def _running(
             start_new_session=True,
         )
         try:
-            fed: Fed = "whole"
+            result: FeedResult = "complete"
             try:
-                yield lambda frames: _feed(process, frames, source, patience)
+                yield lambda frames: _feed(process, frames, input_format, stall_timeout)
                 _close_input(process)
-            except _Broken as broken:
-                fed = broken.fed
-            code = _exit_code(process, {"whole": patience, "closed": QUIT_S, "stalled": 0.0}[fed])
+            except _FeedingStopped as stopped:
+                result = stopped.result
+            timeout = {"complete": stall_timeout, "closed": QUIT_S, "stalled": 0.0}[result]
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                code = None
         finally:
-            _end(process)
-        if code != 0 or fed != "whole":
-            raise EncoderError(_last_words(command[0], fed, code, patience, stderr))
+            _terminate(process)
+        if code != 0 or result != "complete":
+            raise EncoderError(_failure_message(command[0], result, code, stall_timeout, stderr))
 
 
-def _feed(process: "subprocess.Popen[bytes]", frames: Frames, source: str, patience: float) -> None:
-    """Write every frame. _Broken if the program closes its input first, or takes nothing for `patience` seconds."""
+def _feed(process: "subprocess.Popen[bytes]", frames: Frames, input_format: str, stall_timeout: float) -> None:
+    """Write every frame to the program's stdin.
+
+    Raises _FeedingStopped if the program closes its input, or reads nothing for `stall_timeout` seconds.
+    """
     assert process.stdin is not None
-    pipe, room = process.stdin, select.poll()
+    pipe, writable = process.stdin, select.poll()
     os.set_blocking(pipe.fileno(), False)
-    room.register(pipe, select.POLLOUT)
+    writable.register(pipe, select.POLLOUT)
     try:
-        for frame in rgb_frames(frames, source):
+        for frame in iter_rgb(frames, input_format):
             rest = frame.data.cast("B")
             while rest:
-                if not room.poll(patience * 1000):
-                    raise _Broken("stalled")
+                if not writable.poll(stall_timeout * 1000):
+                    raise _FeedingStopped("stalled")
                 rest = rest[pipe.write(rest) or 0 :]
     except BrokenPipeError:
-        raise _Broken("closed") from None
+        raise _FeedingStopped("closed") from None
 
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    """Signal the end of the frames. Raises _FeedingStopped if the program has closed its input before."""
     assert process.stdin is not None
     try:
         process.stdin.close()
     except BrokenPipeError:
-        raise _Broken("closed") from None
+        raise _FeedingStopped("closed") from None
 
 
-def _exit_code(process: "subprocess.Popen[bytes]", timeout: float) -> int | None:
-    """The program's exit code, negative for a signal; None if it is still there after `timeout` seconds."""
-    try:
-        return process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Leave nothing of the program running: it, and what a wrapper around it started, are one process group."""
+def _terminate(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the program if it still runs, with the children of a wrapper around it: they share its process group."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -221,20 +209,22 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _last_words(program: str, fed: Fed, code: int | None, patience: float, stderr: IO[bytes]) -> str:
-    """How the program ended and the last lines it wrote to stderr."""
+def _failure_message(
+    program: str, result: FeedResult, code: int | None, stall_timeout: float, stderr: IO[bytes]
+) -> str:
+    """Describe how the program ended, with the last lines of its stderr."""
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - _STDERR_BYTES))
     lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
-    words = "\n".join(lines[-_STDERR_LINES:])
-    if fed == "stalled":
-        end = f"took no frame for {patience:g} s and was killed"
-    elif code is None and fed == "closed":
-        end = "closed its input and did not leave"
+    if result == "stalled":
+        end = f"took no frame for {stall_timeout:g} s and was killed"
+    elif code is None and result == "closed":
+        end = "closed its input and did not exit"
     elif code is None:
-        end = f"had every frame, was not done {patience:g} s later and was killed"
+        end = f"had every frame, was not done {stall_timeout:g} s later and was killed"
     elif code < 0:
         end = f"was ended by {signal.Signals(-code).name}"
     else:
         end = f"ended with exit code {code}"
-    return f"{program} {end}: {words or 'it said nothing'}"
+    last_lines = "\n".join(lines[-_STDERR_LINES:])
+    return f"{program} {end}: {last_lines or 'it printed nothing'}"

@@ -1,26 +1,26 @@
-"""GIF: one palette for the clip, then each frame dithered to it. Two walks over the frames, never more than one in hand.
+"""GIF: one palette for the clip, then each frame dithered to it. Two passes over the frames, one frame at a time.
 
-Pillow's own GIF writer keeps every frame until the end; FFmpeg's `palettegen` keeps a histogram. Measured at 416x240 against
-per-frame palettes (median cut, octree; with and without dither): on drawn scenes it has the best fidelity (49 dB against 38-48)
-in the smallest files at 6 ms a frame, and still areas do not flicker; on noise all are alike.
+Pillow's GIF writer keeps every frame until the end; FFmpeg's `palettegen` keeps a histogram. Measured at 416x240
+against per-frame palettes (median cut, octree; with and without dither): on drawn scenes it has the best fidelity
+(49 dB against 38-48) in the smallest files at 6 ms a frame, and still areas do not flicker; on noise all are alike.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
-from omni_cli.writers.finalize import Frames
-from omni_cli.writers.video import VideoJob, rgb_frames
+from av import VideoFrame
+from av.filter import Graph
+from av.filter.context import FilterContext
 
-if TYPE_CHECKING:
-    from av import VideoFrame
-    from av.filter import Graph
+from omni_cli.writers.samples import Frames
+from omni_cli.writers.video import VideoJob, iter_rgb
 
 PALETTE_GEN = "stats_mode=full"
 PALETTE_USE = "dither=sierra2_4a"
 PALETTE_SIDE = 16
-"""A palette is a picture of 16x16 pixels, BGRA."""
+"""Side of the palette, a picture of 16x16 pixels, BGRA."""
 
 _MAGIC = (b"GIF87a", b"GIF89a")
 _LOOP = b"!\xff\x0bNETSCAPE2.0"
@@ -28,17 +28,13 @@ _LOOP_BYTES = 19
 _CHUNK = 1 << 20
 
 
-def palette_pictures(frames: Frames, job: VideoJob) -> "Iterator[VideoFrame]":
-    """Each frame as PAL8 with the clip's common palette."""
-    from av.filter import Graph  # only where GIF is written
-
-    palette = _palette(frames, job)
+def palette_pictures(frames: Frames, job: VideoJob) -> Iterator[VideoFrame]:
+    """Yield each frame as PAL8 with the palette of the whole clip."""
+    palette = _generate_palette(frames, job)
     graph = Graph()
     graph.threads = 1
-    source, colours = (
-        graph.add_buffer(width=job.width, height=job.height, format="rgb24", time_base=1 / job.rate),  # type: ignore[arg-type]
-        graph.add_buffer(width=PALETTE_SIDE, height=PALETTE_SIDE, format="bgra", time_base=1 / job.rate),  # type: ignore[arg-type]
-    )
+    source = _add_buffer(graph, job.width, job.height, "rgb24", job)
+    colours = _add_buffer(graph, PALETTE_SIDE, PALETTE_SIDE, "bgra", job)
     use, sink = graph.add("paletteuse", PALETTE_USE), graph.add("buffersink")
     source.link_to(use, 0, 0)
     colours.link_to(use, 0, 1)
@@ -46,15 +42,18 @@ def palette_pictures(frames: Frames, job: VideoJob) -> "Iterator[VideoFrame]":
     graph.configure()
     graph.vpush(palette, at=1)
     graph.vpush(None, at=1)
-    for picture in _pictures(frames, job):
+    for picture in _rgb_pictures(frames, job):
         graph.vpush(picture, at=0)
-        yield from _ready(graph)
+        yield from _pull_all(graph)
     graph.vpush(None, at=0)
-    yield from _ready(graph)
+    yield from _pull_all(graph)
 
 
 def add_comment(target: Path, comment: str) -> None:
-    """Insert an ASCII comment extension (GIF89a, section 24) before the first frame, moving the rest back in place."""
+    """Insert an ASCII comment extension (GIF89a, section 24) before the first frame, moving the rest in place.
+
+    Raises OSError if `target` is not a GIF.
+    """
     data = comment.encode("ascii")
     blocks = b"".join(bytes([len(part)]) + part for part in (data[at : at + 255] for at in range(0, len(data), 255)))
     with target.open("r+b") as file:
@@ -69,7 +68,7 @@ def add_comment(target: Path, comment: str) -> None:
 
 
 def _insert(file: BinaryIO, offset: int, data: bytes) -> None:
-    """Insert `data` at `offset`, moving what follows from the back, a chunk at a time."""
+    """Insert `data` at `offset`, moving what follows from the end, a chunk at a time."""
     at = file.seek(0, os.SEEK_END)
     while at > offset:
         size = min(_CHUNK, at - offset)
@@ -82,42 +81,43 @@ def _insert(file: BinaryIO, offset: int, data: bytes) -> None:
     file.write(data)
 
 
-def _palette(frames: Frames, job: VideoJob) -> "VideoFrame":
-    """The clip's palette of 255 colours and one transparent, which the encoder uses for what does not change."""
-    from av.filter import Graph  # see palette_pictures
-
+def _generate_palette(frames: Frames, job: VideoJob) -> VideoFrame:
+    """Return the clip's palette: 255 colours and a transparent one, which the encoder uses for unchanged pixels."""
     graph = Graph()
     graph.threads = 1
-    source = graph.add_buffer(width=job.width, height=job.height, format="rgb24", time_base=1 / job.rate)  # type: ignore[arg-type]
+    source = _add_buffer(graph, job.width, job.height, "rgb24", job)
     graph.link_nodes(source, graph.add("palettegen", PALETTE_GEN), graph.add("buffersink")).configure()
-    made: list[VideoFrame] = []
-    for picture in _pictures(frames, job):
+    palettes: list[VideoFrame] = []
+    for picture in _rgb_pictures(frames, job):
         graph.vpush(picture)
-        made += _ready(
-            graph
-        )  # none yet, but asking is what makes the filter take the frame: unasked, frames queue up before it
+        palettes += _pull_all(graph)  # none yet, but pulling makes the filter consume the frame instead of queueing it
     graph.vpush(None)
-    made += _ready(graph)
-    palette = made[0].reformat(format="bgra")
+    palettes += _pull_all(graph)
+    palette = palettes[0].reformat(format="bgra")
     palette.pts, palette.time_base = 0, 1 / job.rate
     return palette
 
 
-def _pictures(frames: Frames, job: VideoJob) -> "Iterator[VideoFrame]":
-    """Each frame as a timed RGB picture."""
-    from av import VideoFrame  # see palette_pictures
+def _add_buffer(graph: Graph, width: int, height: int, pixel_format: str, job: VideoJob) -> FilterContext:
+    """Add a source of pictures of this size in pixels."""
+    # PyAV's stub asks for other types than PyAV takes.
+    arguments: dict[str, Any] = {"format": pixel_format, "time_base": 1 / job.rate}
+    return graph.add_buffer(width=width, height=height, **arguments)
 
-    for index, frame in enumerate(rgb_frames(frames)):
+
+def _rgb_pictures(frames: Frames, job: VideoJob) -> Iterator[VideoFrame]:
+    """Yield each frame as an RGB picture with its time."""
+    for index, frame in enumerate(iter_rgb(frames)):
         picture = VideoFrame.from_ndarray(frame, format="rgb24")
         picture.pts, picture.time_base = index, 1 / job.rate
         yield picture
 
 
-def _ready(graph: "Graph") -> "Iterator[VideoFrame]":
-    """The pictures that `graph` has finished."""
+def _pull_all(graph: Graph) -> Iterator[VideoFrame]:
+    """Yield the pictures that `graph` has finished."""
     while True:
         try:
             picture = graph.vpull()
-        except (BlockingIOError, EOFError):  # PyAV's own, which are these too: no more for now, or at all
+        except (BlockingIOError, EOFError):  # PyAV's subclasses: no more for now, or no more at all
             return
         yield picture

@@ -1,43 +1,40 @@
-"""PNG with 16 bits of a level: what a float32 picture still has when 8 bits would have rounded it away.
+"""PNG with 16 bits per channel, which keeps what 8 bits round away of a float32 picture.
 
-libpng's place is taken by libav's encoder, which PyAV brings anyway: Pillow holds no RGB of 16 bits, imageio writes through Pillow,
-and a library more for one format would be one more to keep.
+libav, which PyAV brings anyway, encodes it: Pillow has no 16-bit RGB, and imageio writes through Pillow.
 """
 
 from typing import BinaryIO
 
-from omni_cli.writers.codecs import pyav_has
-from omni_cli.writers.finalize import Frames
-from omni_cli.writers.image import png_text
+import av
+from PIL.PngImagePlugin import putchunk
+
+from omni_cli.writers.codecs import has_pyav_encoder
+from omni_cli.writers.image import png_chunks
 from omni_cli.writers.metadata import Metadata
-from omni_cli.writers.video import EncoderError
+from omni_cli.writers.samples import Frames
+from omni_cli.writers.video import EncoderError, libav_errors
 
 _LAYOUTS = {1: "gray16be", 3: "rgb48be", 4: "rgba64be"}
 _HEADER_BYTES = 33  # the signature and IHDR, which come first (PNG, 5.6)
 
 
 def write_png16(file: BinaryIO, frames: Frames, compression: int, metadata: Metadata | None) -> None:
-    """Encode the one frame of `frames`: level = round(65535 · unit), from the floats, or 257 times a uint8 level.
+    """Encode the only frame of `frames` with levels 0..65535: round(65535 * unit) of floats, or 257 * level of uint8.
 
-    `compression` is zlib's 0..9. EncoderError or OSError if it cannot be done.
+    `compression` is zlib's 0..9. Raises EncoderError or OSError.
     """
-    import av  # 40 MB of libraries: only where this format is written
-    from PIL.PngImagePlugin import putchunk
-
-    if not pyav_has("png"):
+    if not has_pyav_encoder("png"):
         raise EncoderError("format png16 needs the codec png, which this PyAV lacks; use png")
-    (frame,) = frames.deep()
+    (frame,) = frames.iter_uint16()
     context = av.CodecContext.create("png", "w")
     context.width, context.height, context.pix_fmt = frames.width, frames.height, _LAYOUTS[frames.channels]
     context.options = {"compression_level": str(compression), "pred": "sub"}
     context.thread_count = 1
     pixels = frame[..., 0] if frames.channels == 1 else frame
-    try:
-        packets = [*context.encode(av.VideoFrame.from_ndarray(pixels, format=context.pix_fmt)), *context.encode(None)]
-    except av.error.FFmpegError as error:
-        raise EncoderError(f"png: {error.strerror or error}") from error
-    data = b"".join(bytes(packet) for packet in packets)
+    with libav_errors("png"):
+        picture = av.VideoFrame.from_ndarray(pixels, format=context.pix_fmt)
+        data = b"".join(bytes(packet) for packet in [*context.encode(picture), *context.encode(None)])
     file.write(data[:_HEADER_BYTES])
-    for kind, text, _ in [] if metadata is None else png_text(metadata).chunks:
+    for kind, text, _ in [] if metadata is None else png_chunks(metadata).chunks:
         putchunk(file, kind, text)
     file.write(data[_HEADER_BYTES:])

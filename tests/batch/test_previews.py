@@ -1,5 +1,8 @@
-"""Previews on disk: there while a request is at work, whole at every moment, gone with its output, and never in the way."""
+"""Preview files: complete at every moment, removed with their request, and never in the way of the run."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,22 +16,24 @@ from omni_cli.batch import Previews
 from omni_cli.batch import previews as previews_module
 from omni_cli.config import OutputConfig
 from omni_cli.events import AnyEvent, Note, PreviewWritten
-from omni_cli.executor.protocol import Preview
-from omni_cli.request import GenerationRequest, PlannedRequest
+from omni_cli.executor.protocol import PreviewImage
+from omni_cli.request import PlannedRequest
 from tests.batch.conftest import PATIENCE_S
+from tests.factories import planned
+
+ROOT = Path(__file__).parent.parent.parent
 
 
-def planned(id_: str, *files: str, size: tuple[int, int] = (64, 32)) -> PlannedRequest:
-    request = GenerationRequest(id=id_, width=size[0], height=size[1])
-    return PlannedRequest(request=request, index=0, seeds=(1,), files=files or (f"{id_}.mp4",), fingerprint="")
+def clip(id_: str, *files: str, width: int = 64, height: int = 32) -> PlannedRequest:
+    return planned(id_, *files, width=width, height=height, format="mp4")
 
 
-def picture(id_: str, level: int = 200, step: int = 1) -> Preview:
-    return Preview(id_, step, 8, width=8, height=4, pixels=bytes([level, 10, 20]) * 32)
+def picture(id_: str, level: int = 200, step: int = 1) -> PreviewImage:
+    return PreviewImage(id_, step, 8, width=8, height=4, pixels=bytes([level, 10, 20]) * 32)
 
 
-class Seen:
-    """An observer that can be waited for."""
+class EventLog:
+    """An observer whose events a test can wait for."""
 
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []
@@ -49,13 +54,13 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def event_log() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
-def previews(tmp_path: Path, seen: Seen) -> Iterator[Previews]:
-    with Previews(OutputConfig(output_dir=str(tmp_path)), seen) as previews:
+def previews(tmp_path: Path, event_log: EventLog) -> Iterator[Previews]:
+    with Previews(OutputConfig(output_dir=str(tmp_path)), event_log) as previews:
         yield previews
 
 
@@ -63,13 +68,13 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_preview_lies_beside_its_output_in_the_outputs_shape_and_goes_with_the_request(
-    previews: Previews, seen: Seen, tmp_path: Path
+def test_a_preview_is_beside_its_output_and_is_removed_with_the_request(
+    previews: Previews, event_log: EventLog, tmp_path: Path
 ) -> None:
-    request = planned("a", "deep/a-0.png", "deep/a-1.png")
+    request = clip("a", "deep/a-0.png", "deep/a-1.png")
     previews.open([request])
-    previews.take(picture("a", step=3))
-    (event,) = seen.wait(1)
+    previews.submit(picture("a", step=3))
+    (event,) = event_log.wait(1)
     assert isinstance(event, PreviewWritten)
     assert (event.id, event.path, event.step, event.total) == ("a", "deep/a-0.preview.png", 3, 8)
     with Image.open(tmp_path / event.path) as image:
@@ -80,27 +85,27 @@ def test_a_preview_lies_beside_its_output_in_the_outputs_shape_and_goes_with_the
     assert names(tmp_path) == []
 
 
-def test_a_large_output_has_a_preview_of_bounded_size(previews: Previews, seen: Seen, tmp_path: Path) -> None:
-    previews.open([planned("a", size=(2048, 1024))])
-    previews.take(picture("a"))
-    seen.wait(1)
+def test_a_large_output_has_a_preview_of_bounded_size(previews: Previews, event_log: EventLog, tmp_path: Path) -> None:
+    previews.open([clip("a", width=2048, height=1024)])
+    previews.submit(picture("a"))
+    event_log.wait(1)
     with Image.open(tmp_path / "a.preview.png") as image:
         assert image.size == (384, 192)
 
 
-def test_a_later_preview_replaces_the_file_in_one_go(previews: Previews, seen: Seen, tmp_path: Path) -> None:
-    previews.open([planned("a")])
-    previews.take(picture("a", level=10))
-    seen.wait(1)
+def test_a_later_preview_replaces_the_file_atomically(previews: Previews, event_log: EventLog, tmp_path: Path) -> None:
+    previews.open([clip("a")])
+    previews.submit(picture("a", level=10))
+    event_log.wait(1)
     path = tmp_path / "a.preview.png"
-    with path.open("rb") as reader:  # whoever looks at the old one sees all of it
-        previews.take(picture("a", level=250))
-        seen.wait(2)
+    with path.open("rb") as reader:  # an open reader still sees all of the old one
+        previews.submit(picture("a", level=250))
+        event_log.wait(2)
         with Image.open(reader) as old, Image.open(path) as new:
             assert (np.asarray(old)[0, 0, 0], np.asarray(new)[0, 0, 0]) == (10, 250)
 
 
-def test_only_the_latest_of_those_that_wait_is_written(tmp_path: Path) -> None:
+def test_of_waiting_previews_only_the_latest_is_written(tmp_path: Path) -> None:
     entered, go = threading.Event(), threading.Event()
     written: list[int] = []
 
@@ -111,68 +116,71 @@ def test_only_the_latest_of_those_that_wait_is_written(tmp_path: Path) -> None:
         assert go.wait(PATIENCE_S)
 
     with Previews(OutputConfig(output_dir=str(tmp_path)), observe) as previews:
-        previews.open([planned("a")])
-        previews.take(picture("a", step=1))
+        previews.open([clip("a")])
+        previews.submit(picture("a", step=1))
         assert entered.wait(PATIENCE_S)
         for step in (2, 3, 4):
-            previews.take(picture("a", step=step))
+            previews.submit(picture("a", step=step))
         go.set()
         done = previews._thread.submit(lambda: None)
         done.result(PATIENCE_S)
     assert written == [1, 4]
 
 
-def test_a_preview_that_comes_after_the_end_does_not_appear(previews: Previews, seen: Seen, tmp_path: Path) -> None:
-    request = planned("a")
+def test_a_preview_after_the_end_of_its_request_is_not_written(
+    previews: Previews, event_log: EventLog, tmp_path: Path
+) -> None:
+    request = clip("a")
     previews.open([request])
     previews.close(request)
-    previews.take(picture("a"))
-    previews.take(picture("stranger"))
-    previews.open([planned("b")])
-    previews.take(picture("b"))
-    seen.wait(1)
+    previews.submit(picture("a"))
+    previews.submit(picture("stranger"))
+    previews.open([clip("b")])
+    previews.submit(picture("b"))
+    event_log.wait(1)
     assert names(tmp_path) == ["b.preview.png"]
 
 
-def test_a_request_that_ends_while_its_preview_is_encoded_leaves_none(
-    previews: Previews, seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_request_that_ends_while_its_preview_is_encoded_has_none(
+    previews: Previews, event_log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, encode = planned("a"), previews_module._encode
+    request, encode = clip("a"), previews_module._encode
 
-    def encode_and_end(*args: Any) -> None:
-        encode(*args)
+    def encode_and_end(*args: Any) -> bytes:
+        data = encode(*args)
         previews.close(request)
+        return data
 
     monkeypatch.setattr(previews_module, "_encode", encode_and_end)
     previews.open([request])
-    previews.take(picture("a"))
+    previews.submit(picture("a"))
     previews._thread.submit(lambda: None).result(PATIENCE_S)
     assert names(tmp_path) == []
-    assert seen.events == []
+    assert event_log.events == []
 
 
-def test_previews_that_are_to_be_kept_stay(tmp_path: Path, seen: Seen) -> None:
-    request = planned("a")
-    with Previews(OutputConfig(output_dir=str(tmp_path), keep_previews=True), seen) as previews:
+def test_keep_previews_keeps_them(tmp_path: Path, event_log: EventLog) -> None:
+    request = clip("a")
+    with Previews(OutputConfig(output_dir=str(tmp_path), keep_previews=True), event_log) as previews:
         previews.open([request])
-        previews.take(picture("a"))
-        seen.wait(1)
+        previews.submit(picture("a"))
+        event_log.wait(1)
         previews.close(request)
     assert names(tmp_path) == ["a.preview.png"]
 
 
-def test_what_a_run_that_is_cut_off_leaves_open_goes_too(tmp_path: Path, seen: Seen) -> None:
-    with Previews(OutputConfig(output_dir=str(tmp_path)), seen) as previews:
-        previews.open([planned("a")])
-        previews.take(picture("a"))
-        seen.wait(1)
+def test_closing_removes_the_previews_of_open_requests(tmp_path: Path, event_log: EventLog) -> None:
+    with Previews(OutputConfig(output_dir=str(tmp_path)), event_log) as previews:
+        previews.open([clip("a")])
+        previews.submit(picture("a"))
+        event_log.wait(1)
     assert names(tmp_path) == []
-    previews.take(picture("a"))  # too late, and no harm
+    previews.submit(picture("a"))  # too late: ignored
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_a_file_that_is_no_preview_is_neither_replaced_nor_removed(
-    previews: Previews, seen: Seen, tmp_path: Path, link: bool
+def test_a_file_that_is_not_a_preview_is_neither_replaced_nor_removed(
+    previews: Previews, event_log: EventLog, tmp_path: Path, link: bool
 ) -> None:
     path, elsewhere = tmp_path / "a.preview.png", tmp_path / "mine.png"
     elsewhere.write_bytes(b"mine")
@@ -180,49 +188,62 @@ def test_a_file_that_is_no_preview_is_neither_replaced_nor_removed(
         path.symlink_to(elsewhere)
     else:
         path.write_bytes(b"mine")
-    request = planned("a")
+    request = clip("a")
     previews.open([request])
-    previews.take(picture("a"))
-    (note,) = seen.wait(1, Note)
+    previews.submit(picture("a"))
+    (note,) = event_log.wait(1, Note)
     assert isinstance(note, Note)
     assert "a preview was not written" in note.text
     previews.close(request)
     assert (path.read_bytes(), elsewhere.read_bytes(), path.is_symlink()) == (b"mine", b"mine", link)
 
 
-def test_an_output_that_takes_the_name_of_a_preview_is_not_removed_with_it(
-    previews: Previews, seen: Seen, tmp_path: Path
+def test_an_output_with_the_name_of_a_preview_is_not_removed(
+    previews: Previews, event_log: EventLog, tmp_path: Path
 ) -> None:
-    request = planned("a")
+    request = clip("a")
     previews.open([request])
-    previews.take(picture("a"))
-    seen.wait(1)
+    previews.submit(picture("a"))
+    event_log.wait(1)
     (tmp_path / "a.preview.png").write_bytes(b"another request's output")
     previews.close(request)
     assert (tmp_path / "a.preview.png").read_bytes() == b"another request's output"
 
 
-def test_two_requests_with_one_stem_do_not_share_a_preview(previews: Previews, seen: Seen, tmp_path: Path) -> None:
-    first, second = planned("1", "a.png"), planned("2", "a.mp4")
+def test_of_two_requests_with_one_stem_only_the_first_has_previews(
+    previews: Previews, event_log: EventLog, tmp_path: Path
+) -> None:
+    first, second = clip("1", "a.png"), clip("2", "a.mp4")
     previews.open([first])
     previews.open([second])
-    previews.take(picture("2"))
-    previews.take(picture("1"))
-    (event,) = seen.wait(1)
+    previews.submit(picture("2"))
+    previews.submit(picture("1"))
+    (event,) = event_log.wait(1)
     assert isinstance(event, PreviewWritten)
     assert event.id == "1"
     previews.close(second)
     assert names(tmp_path) == ["a.preview.png"]
 
 
-def test_what_goes_wrong_is_told_once(previews: Previews, seen: Seen, tmp_path: Path) -> None:
+def test_only_the_first_error_is_reported(previews: Previews, event_log: EventLog, tmp_path: Path) -> None:
     (tmp_path / "in-the-way").write_bytes(b"")
-    previews.open([planned("a", "in-the-way/a.png"), planned("b", "../b.png"), planned("c")])
-    previews.take(picture("a"))
-    previews.take(picture("b"))
-    previews.take(Preview("c", 1, 8, width=8, height=8, pixels=b"short"))
-    previews.take(Preview("c", 1, 8, fault="ValueError: no"))
+    previews.open([clip("a", "in-the-way/a.png"), clip("b", "../b.png"), clip("c")])
+    previews.submit(picture("a"))
+    previews.submit(picture("b"))
+    previews.submit(PreviewImage("c", 1, 8, width=8, height=8, pixels=b"short"))
+    previews.submit(PreviewImage("c", 1, 8, fault="ValueError: no"))
     previews._thread.submit(lambda: None).result(PATIENCE_S)
-    assert len(seen.wait(1, Note)) == 1
+    assert len(event_log.wait(1, Note)) == 1
     assert names(tmp_path) == ["in-the-way"]
     assert not (tmp_path.parent / "b.preview.png").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities per thread")
+def test_a_process_that_is_already_nicer_keeps_its_niceness() -> None:
+    code = (
+        "import os, threading; from omni_cli.batch.previews import lower_thread_priority; os.nice(12); "
+        "lower_thread_priority(); print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))"
+    )
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) == min(19, before + 12)

@@ -1,11 +1,11 @@
-"""A stop reaches whoever waits, whether it comes before or after."""
+"""A stop wakes every waiting thread, whether it comes before or after the wait begins."""
 
 import signal
 
 from omni_cli.batch import Stop
 
 
-def test_a_request_wakes_all_who_asked_for_it() -> None:
+def test_a_stop_calls_every_registered_wake_up() -> None:
     stop, woken = Stop(), []
     with stop.waking(lambda: woken.append(1)), stop.waking(lambda: woken.append(2)):
         assert not stop.requested
@@ -15,7 +15,7 @@ def test_a_request_wakes_all_who_asked_for_it() -> None:
         assert woken == [1, 2]
 
 
-def test_one_who_no_longer_waits_is_not_woken() -> None:
+def test_after_the_block_the_wake_up_is_not_called() -> None:
     stop, woken = Stop(), []
     with stop.waking(lambda: woken.append(1)):
         pass
@@ -23,7 +23,7 @@ def test_one_who_no_longer_waits_is_not_woken() -> None:
     assert woken == []
 
 
-def test_the_first_signal_is_the_exit_code() -> None:
+def test_the_first_signal_sets_the_exit_code() -> None:
     stop = Stop()
     assert stop.exit_code == 130
     stop.request(signal.SIGTERM)
@@ -31,7 +31,7 @@ def test_the_first_signal_is_the_exit_code() -> None:
     assert stop.exit_code == 143
 
 
-def test_one_who_comes_later_is_woken_at_once_and_finds_it_requested() -> None:
+def test_a_wake_up_registered_after_the_stop_is_called_at_once() -> None:
     stop, seen = Stop(), []
     stop.request()
     with stop.waking(lambda: seen.append(stop.requested)):

@@ -1,4 +1,4 @@
-"""The chart."""
+"""The chart of a bench."""
 
 from collections import Counter
 from importlib import util
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from omni_cli.bench.conduct import Measured
-from omni_cli.bench.plot import check_plot, spans_of, write_plot
-from omni_cli.bench.report import Settings, summarize
-from omni_cli.bench.run import Outcome
+from omni_cli.bench.arms import Measurement
+from omni_cli.bench.plot import check_plot, round_spans, write_plot
+from omni_cli.bench.report import BenchSettings, summarize
+from omni_cli.bench.run_bench import Outcome
 from omni_cli.errors import UsageError
 
 needs_matplotlib = pytest.mark.skipif(util.find_spec("matplotlib") is None, reason="the extra plot is not installed")
 
 
 @pytest.fixture
-def outcome(measured: Measured, settings: Settings) -> Outcome:
-    return Outcome(summarize(measured, [], {}, settings), measured)
+def outcome(measurement: Measurement, settings: BenchSettings) -> Outcome:
+    return Outcome(summarize(measurement, [], {}, settings), measurement)
 
 
-def test_a_chart_that_cannot_be_drawn_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_that_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"\.png or \.svg"):
         check_plot(Path("chart.pdf"))
     monkeypatch.setattr("omni_cli.bench.plot.find_spec", lambda name: None)
@@ -28,14 +28,14 @@ def test_a_chart_that_cannot_be_drawn_is_refused_before_anything_is_measured(mon
         check_plot(Path("chart.png"))
 
 
-def test_every_forward_copy_and_file_of_a_round_is_drawn(measured: Measured) -> None:
-    kinds = Counter(kind for kind, _ in spans_of(measured.rounds["async"][-1]))
+def test_each_forward_copy_and_file_of_a_round_is_drawn(measurement: Measurement) -> None:
+    kinds = Counter(kind for kind, _ in round_spans(measurement.rounds["async"][-1]))
     assert kinds == {"forward": 4, "D2H": 4, "encode, write": 4}
-    assert "D2H" not in {kind for kind, _ in spans_of(measured.rounds["plain"][-1])}
+    assert "D2H" not in {kind for kind, _ in round_spans(measurement.rounds["plain"][-1])}
 
 
 @needs_matplotlib
-def test_the_suffix_says_what_is_drawn(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_suffix_chooses_the_format(outcome: Outcome, tmp_path: Path) -> None:
     write_plot(tmp_path / "chart.png", outcome)
     write_plot(tmp_path / "chart.svg", outcome)
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")

@@ -1,25 +1,25 @@
-"""Statistics against cases whose answer is known."""
+"""Statistics of cases with a known answer."""
 
 from math import comb
 
 import pytest
 
-from omni_cli.bench.stats import Ratio, percentile, recovered, speedup, spread
+from omni_cli.bench.stats import Ratio, percentile, recovered_share, speedup, spread
 
 
 def test_spread_is_median_and_range() -> None:
-    found = spread([3.0, 1.0, 2.0, 10.0])
-    assert (found.median, found.low, found.high) == (2.5, 1.0, 10.0)
+    over_rounds = spread([3.0, 1.0, 2.0, 10.0])
+    assert (over_rounds.median, over_rounds.min, over_rounds.max) == (2.5, 1.0, 10.0)
 
 
 def test_a_constant_ratio_has_an_interval_of_no_width() -> None:
     fast = [1.0, 1.4, 0.9, 2.0]
-    found = speedup([2 * value for value in fast], fast)
-    assert found.median == pytest.approx(2.0)
-    assert found.ci95 == pytest.approx((2.0, 2.0))
+    ratio = speedup([2 * value for value in fast], fast)
+    assert ratio.median == pytest.approx(2.0)
+    assert ratio.ci95 == pytest.approx((2.0, 2.0))
 
 
-def test_pairing_cancels_a_drift_that_unpaired_times_would_show_as_noise() -> None:
+def test_pairing_by_round_cancels_a_drift() -> None:
     fast = [1.0, 2.0, 4.0, 8.0, 16.0]
     paired = speedup([1.1 * value for value in fast], fast)
     crossed = speedup([1.1 * value for value in reversed(fast)], fast)
@@ -27,10 +27,9 @@ def test_pairing_cancels_a_drift_that_unpaired_times_would_show_as_noise() -> No
     assert crossed.direction == 0
 
 
-@pytest.mark.parametrize(
-    "n", [3, 5, 7, 11, 21]
-)  # at none of these lies a probability so near to a tail that chance could tip it
-def test_interval_of_a_median_ends_at_the_order_statistics_that_the_binomial_distribution_names(n: int) -> None:
+# For none of these n does a probability lie so close to a tail that resampling noise could move the interval.
+@pytest.mark.parametrize("n", [3, 5, 7, 11, 21])
+def test_interval_of_a_median_ends_at_the_order_statistics_of_the_binomial_distribution(n: int) -> None:
     """Of n draws, the median is at most the k-th smallest value with probability P(Bin(n, k/n) > n/2) (Efron 1979)."""
     slow = [float(value) for value in range(1, n + 1)]
 
@@ -47,7 +46,7 @@ def test_the_same_rounds_give_the_same_interval() -> None:
     assert speedup(slow, fast) == speedup(slow, fast)
 
 
-def test_one_round_has_no_interval_and_proves_nothing() -> None:
+def test_one_round_has_no_interval_and_no_direction() -> None:
     assert speedup([3.0], [2.0]) == Ratio(1.5, None)
     assert speedup([3.0], [2.0]).direction == 0
 
@@ -64,14 +63,14 @@ def test_times_that_are_not_paired_are_refused() -> None:
         speedup([1.0, 2.0], [1.0])
 
 
-def test_all_saving_hidden_is_a_recovered_share_of_one() -> None:
-    everything = recovered([1.28, 2.56], [1.0, 2.0], [0.28, 0.56])
-    nothing = recovered([1.28], [1.28], [0.28])
+def test_recovered_share_is_one_when_saving_costs_nothing() -> None:
+    everything = recovered_share([1.28, 2.56], [1.0, 2.0], [0.28, 0.56])
+    nothing = recovered_share([1.28], [1.28], [0.28])
     assert everything is not None
     assert everything.median == pytest.approx(1.0)
     assert everything.ci95 == pytest.approx((1.0, 1.0))
     assert nothing == Ratio(0.0, None)
-    assert recovered([1.0], [1.0], [0.0]) is None
+    assert recovered_share([1.0], [1.0], [0.0]) is None
 
 
 @pytest.mark.parametrize(

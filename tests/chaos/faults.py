@@ -1,4 +1,7 @@
-"""What can happen to a run, each as a function: it gets the run, its place and the dice, and says what it did, or None."""
+"""Faults for a run. Each is a function of the run, its paths and a random generator.
+
+It returns a description of what it did, or None if it found nothing to break.
+"""
 
 import contextlib
 import os
@@ -7,42 +10,43 @@ import signal
 import time
 from collections.abc import Callable
 
+from tests.chaos.hanging import FORWARD, OUTPUT
 from tests.chaos.places import full, no_room
-from tests.chaos.processes import FFMPEG, WORKER, children
+from tests.chaos.processes import ENCODER, WORKER, children
 from tests.chaos.run import Place, Run
 
 Fault = Callable[[Run, Place, random.Random], str | None]
 
 FIND_S = 5.0
-"""How long a fault looks for its victim."""
+"""Seconds to look for a process to break."""
 
 
-def kill_worker(run: Run, place: Place, dice: random.Random) -> str | None:
-    """SIGKILL, as the out-of-memory killer does; SIGSEGV or SIGABRT, as a driver does."""
-    number = dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
-    if dice.random() < 0.7:  # in the middle of a forward, which is otherwise seldom met: encoding takes longer
+def kill_worker(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Kill a worker: SIGKILL as the out-of-memory killer sends it, SIGSEGV or SIGABRT as a driver causes them."""
+    number = rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+    if rng.random() < 0.7:  # aim at a forward: encoding takes longer, so random times seldom hit one
         seen = run.forwards
         run.wait_for(lambda: run.forwards > seen, FIND_S)
-    return _signal_child(run, dice, WORKER, number)
+    return _signal_child(run, rng, WORKER, number)
 
 
-def kill_ffmpeg(run: Run, place: Place, dice: random.Random) -> str | None:
-    """The encoder dies in the middle of a file."""
-    return _signal_child(run, dice, FFMPEG, signal.SIGKILL)
+def kill_ffmpeg(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Kill an encoder in the middle of a file."""
+    return _signal_child(run, rng, ENCODER, signal.SIGKILL)
 
 
-def kill_run(run: Run, place: Place, dice: random.Random) -> str | None:
-    """kill -9 of the parent."""
+def kill_run(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Kill the parent with SIGKILL."""
     return "SIGKILL" if run.send(signal.SIGKILL) else None
 
 
-def terminate_run(run: Run, place: Place, dice: random.Random) -> str | None:
-    """SIGTERM, as a scheduler sends it."""
+def terminate_run(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Send SIGTERM to the parent, as a scheduler does."""
     return "SIGTERM" if run.send(signal.SIGTERM) else None
 
 
-def terminate_all(run: Run, place: Place, dice: random.Random) -> str | None:
-    """SIGTERM to every process of the job, as a cluster's scheduler sends it."""
+def terminate_all(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Send SIGTERM to every process of the job, as a cluster's scheduler does."""
     if not run.send(signal.SIGTERM):
         return None
     others = place.family.alive() - {run.pid}
@@ -52,56 +56,66 @@ def terminate_all(run: Run, place: Place, dice: random.Random) -> str | None:
     return f"SIGTERM to it and {len(others)} others"
 
 
-def interrupt_run(run: Run, place: Place, dice: random.Random) -> str | None:
-    """Ctrl-C, once or twice."""
+def interrupt_run(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Press Ctrl-C once or twice."""
     if not run.send(signal.SIGINT):
         return None
-    if dice.random() < 0.5:
+    if rng.random() < 0.5:
         return "SIGINT"
-    time.sleep(dice.random() * 0.1)
+    time.sleep(rng.random() * 0.1)
     run.send(signal.SIGINT)
     return "SIGINT twice"
 
 
-def stop_run(run: Run, place: Place, dice: random.Random) -> str | None:
-    """The parent sleeps for a moment."""
+def stop_run(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Suspend the parent for a moment."""
     if not run.send(signal.SIGSTOP):
         return None
-    time.sleep(dice.uniform(0.05, 0.5))
+    time.sleep(rng.uniform(0.05, 0.5))
     run.send(signal.SIGCONT)
     return "SIGSTOP, SIGCONT"
 
 
-def stop_worker(run: Run, place: Place, dice: random.Random) -> str | None:
-    """A worker sleeps for a moment."""
+def stop_worker(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Suspend a worker for a moment."""
     workers = children(run.pid, WORKER)
     if not workers:
         return None
-    pid = dice.choice(workers)
+    pid = rng.choice(workers)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(dice.uniform(0.05, 0.5))
+        time.sleep(rng.uniform(0.05, 0.5))
         os.kill(pid, signal.SIGCONT)
         return f"SIGSTOP, SIGCONT of {pid}"
     return None
 
 
-def limit_files(run: Run, place: Place, dice: random.Random) -> str | None:
-    """No file of the parent can grow for a moment."""
+def limit_files(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Keep every file of the parent from growing for a moment."""
     if run.over:
         return None
     with no_room(run.pid):
-        _wait_for_failure(run, dice)
+        _wait_for_failure(run, rng)
     return "no file may grow"
 
 
-def fill_disk(run: Run, place: Place, dice: random.Random) -> str | None:
-    """The file system of the output folder is full for a moment."""
+def fill_disk(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Fill the file system of the output folder for a moment."""
     if run.over:
         return None
     with full(place.out):
-        _wait_for_failure(run, dice)
+        _wait_for_failure(run, rng)
     return "ENOSPC"
+
+
+def hang_forward(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Let a forward hang, as a kernel that does not end."""
+    return _hang(run, place, FORWARD)
+
+
+def hang_output(run: Run, place: Place, rng: random.Random) -> str | None:
+    """Let the copy of an output hang, as a driver that waits for ever."""
+    return _hang(run, place, OUTPUT)
 
 
 EVERYWHERE: tuple[Fault, ...] = (
@@ -115,21 +129,32 @@ EVERYWHERE: tuple[Fault, ...] = (
     stop_worker,
     limit_files,
 )
-"""What needs no privilege."""
+"""Faults that need no privilege."""
 
-OF_THE_DISK = (limit_files, fill_disk)
+HANGS = (hang_forward, hang_output)
+"""Faults of HANGING, each of which costs the time-out of the run."""
+
+DISK_FAULTS = (limit_files, fill_disk)
 
 
-def _wait_for_failure(run: Run, dice: random.Random) -> None:
+def _hang(run: Run, place: Place, fault: str) -> str | None:
+    place.ask_to_hang(fault)
+    run.wait_for(lambda: not place.is_asked_to_hang(fault), FIND_S)
+    if place.is_asked_to_hang(fault):
+        return None
+    return f"the next {fault} hangs"
+
+
+def _wait_for_failure(run: Run, rng: random.Random) -> None:
     before = run.failed.total()
-    run.wait_for(lambda: run.failed.total() > before, dice.uniform(0.2, 2.5))  # the run waits for a second
+    run.wait_for(lambda: run.failed.total() > before, rng.uniform(0.2, 2.5))  # the run waits for a second
 
 
-def _signal_child(run: Run, dice: random.Random, kind: str, number: int) -> str | None:
+def _signal_child(run: Run, rng: random.Random, kind: str, number: int) -> str | None:
     deadline = time.monotonic() + FIND_S
     while not run.over and time.monotonic() < deadline:
         if pids := children(run.pid, kind):
-            pid = dice.choice(pids)
+            pid = rng.choice(pids)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
                 return f"{signal.Signals(number).name} to {kind} {pid}"

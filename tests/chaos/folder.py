@@ -1,4 +1,4 @@
-"""What must be true of an output folder once its run has come to its end, whatever has happened on the way."""
+"""Checks of an output folder after its last run, whatever faults the runs met."""
 
 import hashlib
 import json
@@ -14,11 +14,11 @@ from PIL import Image
 Rows = dict[str, dict[str, Any]]
 
 LEVELS_APART = 2
-"""How far a grey level may move through H.264 in limited range."""
+"""Largest change of a grey level through H.264 in limited range."""
 
 
 def requests(count: int) -> list[dict[str, Any]]:
-    """Pictures and clips of all the ways to the disk: inside the message and through the ring, several files to a request."""
+    """Return requests that use every way to the disk: inline and through the ring, one file and several."""
     kinds: list[dict[str, Any]] = [
         {"num_frames": 9},
         {"num_frames": 1},
@@ -26,17 +26,20 @@ def requests(count: int) -> list[dict[str, Any]]:
         {"num_frames": 1, "num_outputs": 2},
         {"num_frames": 9, "height": 256, "width": 256},
     ]
-    base = {"prompt": "x", "extra": {"seconds": 0.05}}
+    base = {"prompt": "x", "extra": {"forward_seconds": 0.05}}
     return [{"id": f"r{n:04d}", "seed": n, **base, **kinds[n % len(kinds)]} for n in range(count)]
 
 
 def temporary_files(folder: Path) -> set[Path]:
-    """Hidden files of writers and of the journal that are not under a final name."""
-    return {path for path in folder.rglob("*") if path.name.endswith((".omni-tmp", ".omni-gen.manifest.tmp"))}
+    """Return the temporary files of writers and journal in `folder`."""
+    return {path for path in folder.rglob("*") if path.name.endswith(".omni-tmp")}
 
 
 def check(folder: Path, wanted: list[dict[str, Any]]) -> Rows:
-    """One row of each request, done, with the right files and nothing beside them; the rows by id."""
+    """Assert that each request has one done row and the right files, and that nothing else is there.
+
+    Return the rows by id.
+    """
     lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
     rows: Rows = {row["id"]: row for row in map(json.loads, lines)}
     counts = Counter(row["id"] for row in map(json.loads, lines))
@@ -64,7 +67,7 @@ def _check_files(folder: Path, request: dict[str, Any], row: dict[str, Any]) -> 
 
 
 def _check_pixels(path: Path, request: dict[str, Any], level: int) -> None:
-    """Every frame is there, in its size, in the one grey that its seed says."""
+    """Assert that every frame has its size and the grey level of its seed."""
     size = (request.get("height", 64), request.get("width", 64), 3)
     if path.suffix == ".mp4":
         with av.open(os.fspath(path)) as container:

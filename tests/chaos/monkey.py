@@ -1,4 +1,4 @@
-"""Runs a prompt file to its end, while a seeded schedule of faults goes on: start, break, start again with the same command."""
+"""Run a prompt file to its end through a seeded schedule of faults: start, break, start the same command again."""
 
 import random
 import time
@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.faults import OF_THE_DISK, Fault
-from tests.chaos.run import PATIENCE_S, Place, Run, running
+from tests.chaos.faults import DISK_FAULTS, Fault
+from tests.chaos.run import HANGING, NULL, PATIENCE_S, Place, Run, running
 
 GAP = 5
-"""Requests that finish between two faults, on the average."""
+"""Least average number of requests that finish between two faults, which are spread over all requests."""
 
 STARTUP = 0.3
-"""Share of the starts that meet a fault before anything is finished."""
+"""Share of the starts that meet a fault before any request is finished."""
 
 CODES = {0, 1, 3, 130, 143, -2, -9, -15}
-"""How a run may end: -2 and -15 are signals that come before there is anything to finish."""
+"""Exit codes of a broken run: -2 and -15 are signals before the handlers are installed."""
 
 AT_START_CODES = {2}
-"""And if its disk is full when it begins."""
+"""Further exit codes of a run whose disk is full at the start."""
 
 LEAK = 8
-"""Descriptors that a run may hold more of at its end than at its beginning: encoders and files that are just open."""
+"""Descriptors that a run may hold more at its end than at its start: encoders and open files."""
 
 
 @dataclass
 class Report:
-    """What happened, for the person who asked for a long proof."""
+    """What happened, for the person who asked for a long run."""
 
     requests: int
     seed: int
@@ -41,35 +41,43 @@ class Report:
     log: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Figures, not the log."""
+        """Return the figures, without the log."""
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
         return (
-            f"chaos seed {self.seed}: {self.requests} requests, {self.faults.total()} faults ({faults}), {self.runs} runs, "
+            f"chaos seed {self.seed}: {self.requests} requests, {self.faults.total()} faults ({faults}), "
+            f"{self.runs} runs, "
             f"exit codes {dict(self.codes)}, failures on the way {dict(self.failures)}, "
             f"last process gone after {self.longest_leaving:.2f} s, {self.seconds:.0f} s in all"
         )
 
 
 class Monkey:
-    """One proof."""
+    """A run of a prompt file under a schedule of faults."""
 
     def __init__(
         self, place: Place, wanted: Sequence[dict[str, Any]], kinds: Sequence[Fault], count: int, seed: int
     ) -> None:
-        """`count` faults of `kinds`, dealt so that each comes as often as the others."""
+        """Draw `count` faults of `kinds`, each about as often as the others.
+
+        With faults of HANGS, `place.hang_timeout` is how long runs wait for a forward, too.
+        """
         self.place = place
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._faults: list[Fault] = []
         while len(self._faults) < count:
-            self._faults += self._dice.sample(kinds, len(kinds))
+            self._faults += self._rng.sample(kinds, len(kinds))
         del self._faults[count:]
+        self._gap = max(GAP, len(wanted) // count)
         flags = ("--workers", "2", "--encoder", "ffmpeg", "--writers", "2", "--disk-wait", "1")
-        self._command = place.command(place.prompts(wanted), *flags)
+        runner = NULL
+        if place.hang_timeout is not None:
+            flags, runner = (*flags, "--forward-timeout", f"{place.hang_timeout:g}"), HANGING
+        self._command = place.command(place.prompts(wanted), *flags, runner=runner)
         self._done: Counter[str] = Counter()
         self.report = Report(len(wanted), seed)
 
     def work(self) -> Report:
-        """Run until a run ends well with no fault left, or nothing is left to do."""
+        """Run the command again and again until it exits with 0."""
         start = time.monotonic()
         most = 2 * len(self._faults) + 10
         while self._one_run() != 0:
@@ -86,20 +94,20 @@ class Monkey:
         return code
 
     def _break(self, run: Run) -> list[Fault]:
-        """Faults, while the run goes on; those that it met."""
+        """Apply faults while the run goes on; return those applied."""
         met: list[Fault] = []
-        early = self._dice.random() < STARTUP
+        early = self._rng.random() < STARTUP
         while self._faults:
             if early and not met:
-                run.wait_for(lambda: False, self._dice.uniform(0.0, 2.5))
+                run.wait_for(lambda: False, self._rng.uniform(0.0, 2.5))
             else:
-                target = run.finished + self._dice.randint(1, 2 * GAP - 1)
+                target = run.finished + self._rng.randint(1, 2 * self._gap - 1)
                 run.wait_for(lambda target=target: run.finished >= target, PATIENCE_S)  # type: ignore[misc]
-                time.sleep(self._dice.random() * 0.03)
+                time.sleep(self._rng.random() * 0.03)
             if run.over:
                 break
             fault = self._faults.pop()
-            if (did := fault(run, self.place, self._dice)) is None:
+            if (did := fault(run, self.place, self._rng)) is None:
                 self._faults.insert(0, fault)
                 early = False
                 continue
@@ -118,11 +126,11 @@ class Monkey:
         story = "\n".join(report.log)
         twice = [id_ for id_, count in self._done.items() if count > 1]
         assert not twice, f"done twice: {twice}\n{story}"
-        allowed = CODES | (AT_START_CODES if any(fault in OF_THE_DISK for fault in met) else set())
+        allowed = CODES | (AT_START_CODES if any(fault in DISK_FAULTS for fault in met) else set())
         assert code in (allowed if met else {0}), f"{code} {run.noise}\n{story}"
-        said = "\n".join(run.noise)
-        assert "Traceback" not in said, f"{said}\n{story}"
-        assert "bug" not in said, f"{said}\n{story}"
+        output = "\n".join(run.noise)
+        assert "Traceback" not in output, f"{output}\n{story}"
+        assert "bug" not in output, f"{output}\n{story}"
         edge = len(run.samples) // 4
         if edge >= 5:
             grown = min(run.samples[-edge:]) - min(run.samples[:edge])

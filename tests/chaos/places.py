@@ -1,4 +1,4 @@
-"""Small file systems and private /dev/shm, where this user may have them; and limits where not."""
+"""Small file systems and a private /dev/shm, where this user may mount them; file size limits elsewhere."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ def _runs(*command: str) -> bool:
 
 @functools.cache
 def namespace() -> tuple[str, ...]:
-    """The command that gives another one mounts of its own; empty where that is refused."""
+    """Return the command prefix that gives a command its own mount namespace; empty where that is refused."""
     for flags in (["-m"], ["-rm"]):
         if _runs("unshare", *flags, "sh", "-c", _TRY, "/dev/shm"):
             return ("unshare", *flags)
@@ -26,14 +26,14 @@ def namespace() -> tuple[str, ...]:
 
 
 def with_mounts(script: str, *arguments: str | Path) -> tuple[str, ...]:
-    """The start of a command that runs in mounts of its own, made by `script` ($1, $2, ... are `arguments`) before it begins."""
+    """Return a command prefix that runs `script` in a mount namespace first; $1, $2, ... are `arguments`."""
     shell = f'{script} && shift {len(arguments)} && exec "$@"'
     return (*namespace(), "sh", "-c", shell, "sh", *map(str, arguments))
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[bool]:
-    """Mount a file system of `size` at `folder`, which is made; False if that is refused: it is a plain folder then."""
+    """Create `folder` and mount a file system of `size` on it; yield False if mounting is refused."""
     folder.mkdir(parents=True)
     mounted = _runs("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
     try:
@@ -45,7 +45,7 @@ def small_disk(folder: Path, size: str) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def full(folder: Path) -> Iterator[None]:
-    """No byte is free on the file system of `folder`, which is a small one, while the block lasts."""
+    """Fill the small file system of `folder` inside the `with` block."""
     ballast = folder / ".ballast"
     try:
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -58,7 +58,7 @@ def full(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_room(pid: int) -> Iterator[None]:
-    """Process `pid` can make no file grow past 100 bytes while the block lasts: EFBIG, in every folder."""
+    """Limit every file of process `pid` to 100 bytes inside the `with` block: writes fail with EFBIG."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     _limit_files(pid, (100, hard))
     try:

@@ -1,4 +1,4 @@
-"""Every process of a run, found by a mark in its environment: children, their children, and orphans alike."""
+"""Find every process of a run by a mark in its environment, whoever its parent is."""
 
 import contextlib
 import os
@@ -9,21 +9,21 @@ from pathlib import Path
 
 MARK = "OMNI_CHAOS_MARK"
 
-WORKER, FFMPEG = "worker", "ffmpeg"
+WORKER, ENCODER = "worker", "ffmpeg -i"
 
 
 @dataclass(frozen=True)
 class Family:
-    """The processes that were started with `mark` in their environment."""
+    """Processes with `mark` in their environment."""
 
     mark: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def environment(self) -> dict[str, str]:
-        """What the first of them is started with; the others inherit it."""
+        """Return the environment for the first process; its descendants inherit the mark."""
         return {**os.environ, MARK: self.mark}
 
     def alive(self) -> set[int]:
-        """Pids of all that are there and not only waiting to be reaped."""
+        """Return the pids of all that run; zombies do not count."""
         wanted = f"{MARK}={self.mark}".encode()
         found = set()
         for entry in os.scandir("/proc"):
@@ -36,7 +36,7 @@ class Family:
         return found
 
     def wait_until_gone(self, patience: float) -> float:
-        """Seconds until none was left; AssertionError with those that stay."""
+        """Wait until none is left and return the seconds; raise AssertionError after `patience` seconds."""
         start = time.monotonic()
         while left := self.alive():
             assert time.monotonic() < start + patience, f"still there after {patience} s: {list(map(command_of, left))}"
@@ -45,26 +45,34 @@ class Family:
 
 
 def children(pid: int, kind: str) -> list[int]:
-    """The workers or the ffmpeg programs that `pid` has started, in order of their pids."""
+    """Return the sorted pids of the workers or encoders that `pid` started."""
     found: set[int] = set()
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
                 found |= {int(child) for child in Path(task, "children").read_text().split()}
-    return sorted(child for child in found if kind in command_of(child))
+    return sorted(child for child in found if command_of(child) == kind)
 
 
 def command_of(pid: int) -> str:
-    """Its program and arguments; empty if it is gone. A child that has not become its program yet looks like its parent."""
+    """Return WORKER, ENCODER or the program of `pid`, "" if it is gone.
+
+    Between fork and exec, a child looks like its parent. An ffmpeg without an input only says what it can do.
+    """
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return ""
+    if "ffmpeg" in words[0] and "-i" in words:
+        return ENCODER
     return WORKER if "omni_cli.worker" in words else " ".join(words[:1]) or "zombie"
 
 
 def descriptors(pid: int) -> int | None:
-    """How many it has open; None if it is gone. Slots of the ring are not counted: their bytes are bounded, not their number."""
+    """Return the number of open descriptors of `pid`, None if it is gone.
+
+    Slots of the ring do not count: their bytes are bounded, not their number.
+    """
     count = 0
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -76,7 +84,7 @@ def descriptors(pid: int) -> int | None:
 
 
 def is_zombie(pid: int) -> bool:
-    """True if it has ended and waits to be reaped."""
+    """Return whether `pid` has exited, reaped or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -1,6 +1,7 @@
-"""A real `omni-gen run`, watched from outside.
+"""A real `omni-gen run`, observed from outside.
 
-test thread ── start, signals, wait ──> process ── events on stderr ──> reader thread ──> what is known, under one condition
+test thread ── start, signals, wait ──> process ── events on stderr ──> reader thread ──> fields of Run, under one
+condition
 """
 
 import json
@@ -16,25 +17,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from omni_cli.config import OUTPUT_TIMEOUT_VARIABLE
+from tests.chaos.hanging import VARIABLE
 from tests.chaos.places import namespace, with_mounts
 from tests.chaos.processes import Family, descriptors
 
-NULL = ("--runner", "omni_cli.worker.null:NullRunner")
+NULL = "omni_cli.worker.null:NullRunner"
+HANGING = "tests.chaos.hanging:HangingRunner"
 
 PATIENCE_S = 120.0
-"""A run that would hang fails the test instead."""
+"""Seconds after which a run that hangs fails its test."""
 
 
 @dataclass
 class Place:
-    """Where runs of one test are: their output folder, and what they must leave as empty as they found it."""
+    """The folders of one test: the output folder, and those that every run must leave empty."""
 
     root: Path
     family: Family = field(default_factory=Family)
+    hang_timeout: float | None = None
+    """Seconds that runs wait for an output, None for their default."""
 
     def __post_init__(self) -> None:
-        """Make the folders that must stay empty."""
-        for folder in (self.shm, self.temp):
+        """Create the folders that must stay empty, and the one for faults of HANGING."""
+        for folder in (self.shm, self.temp, self.hangs):
             folder.mkdir()
 
     @property
@@ -44,28 +50,46 @@ class Place:
 
     @property
     def shm(self) -> Path:
-        """What the runs see as /dev/shm, where that can be arranged."""
+        """The folder that runs see as /dev/shm, where mounting is allowed."""
         return self.root / "shm"
 
     @property
     def temp(self) -> Path:
-        """What the runs see as the folder of temporary files."""
+        """The runs' folder for temporary files."""
         return self.root / "tmp"
 
+    @property
+    def hangs(self) -> Path:
+        """The folder of the files that ask HANGING for a fault."""
+        return self.root / "hangs"
+
+    def ask_to_hang(self, fault: str) -> None:
+        """Let the next forward of HANGING, or its output, hang."""
+        (self.hangs / fault).touch()
+
+    def is_asked_to_hang(self, fault: str) -> bool:
+        """Return whether that is still to happen."""
+        return (self.hangs / fault).exists()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a run."""
+        timeout = {} if self.hang_timeout is None else {OUTPUT_TIMEOUT_VARIABLE: f"{self.hang_timeout:g}"}
+        return {**self.family.environment(), "TMPDIR": str(self.temp), VARIABLE: str(self.hangs), **timeout}
+
     def prompts(self, rows: Sequence[dict[str, Any]]) -> Path:
-        """A prompt file."""
+        """Write `rows` as a prompt file and return its path."""
         path = self.root / "prompts.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return path
 
-    def command(self, prompts: Path, *flags: str) -> list[str]:
-        """A run of `prompts` with the cheap runner."""
+    def command(self, prompts: Path, *flags: str, runner: str = NULL) -> list[str]:
+        """Return the command that renders `prompts` without a model."""
         mounts = with_mounts('mount --bind "$1" /dev/shm', self.shm) if namespace() else ()
-        run = [sys.executable, "-m", "omni_cli", "run", str(prompts), "-o", str(self.out), *NULL]
+        run = [sys.executable, "-m", "omni_cli", "run", str(prompts), "-o", str(self.out), "--runner", runner]
         return [*mounts, *run, "--progress", "json", *flags]
 
     def check_nothing_left(self, patience: float = PATIENCE_S) -> float:
-        """No process, no shared memory, no temporary file of a run that has ended; seconds until that was so."""
+        """Assert that no process, shared memory or temporary file is left; return the seconds waited."""
         waited = self.family.wait_until_gone(patience)
         left = [str(path) for folder in (self.shm, self.temp) for path in folder.rglob("*")]
         assert not left, left
@@ -73,10 +97,10 @@ class Place:
 
 
 class Run:
-    """One process."""
+    """A running `omni-gen run`."""
 
     def __init__(self, command: Sequence[str], place: Place) -> None:
-        """Start it."""
+        """Start the process."""
         self.done: Counter[str] = Counter()
         self.finished = 0
         self.failed: Counter[str] = Counter()
@@ -86,10 +110,9 @@ class Run:
         self.samples: list[int] = []
         self.noise: list[str] = []
         self.changed = threading.Condition()
-        environment = {**place.family.environment(), "TMPDIR": str(place.temp)}
         self.process = subprocess.Popen(
             command,
-            env=environment,
+            env=place.environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -105,24 +128,28 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """True once it has ended."""
+        """True once the process has exited."""
         return self.process.poll() is not None
 
     def send(self, number: int) -> bool:
-        """Signal the parent; False if it has ended."""
+        """Send a signal to the parent; return False if it has exited."""
         if self.over:
             return False
         self.process.send_signal(number)
         return True
 
-    def wait_for(self, what: Callable[[], bool], patience: float) -> bool:
-        """Wait until `what` is so, at most until the run has ended or `patience` seconds are over; whether it is."""
+    def wait_for(self, condition: Callable[[], bool], patience: float) -> bool:
+        """Wait until `condition()` holds, the run ends, or `patience` seconds pass; return `condition()`."""
         with self.changed:
-            self.changed.wait_for(lambda: what() or not self._reader.is_alive(), patience)
-            return what()
+            self.changed.wait_for(lambda: condition() or not self._reader.is_alive(), patience)
+            return condition()
 
     def wait(self) -> int:
-        """Its exit code, negative for a signal; all it said has been read."""
+        """Read stderr to its end and return the exit code, negative for a signal; a run must go on meanwhile."""
+        finished = -1
+        while self._reader.is_alive() and self.finished > finished:
+            finished = self.finished
+            self.wait_for(lambda: False, PATIENCE_S)
         code = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         assert not self._reader.is_alive(), "somebody holds the run's stderr"
@@ -141,7 +168,7 @@ class Run:
     def _take(self, line: str) -> None:
         try:
             event = json.loads(line)
-        except ValueError:  # the last line of one that was killed, or a word of the interpreter
+        except ValueError:  # the torn last line of a killed run, or a message of the interpreter
             self.noise.append(line.rstrip())
             return
         match event["event"]:
@@ -164,7 +191,7 @@ class Run:
 
 @contextmanager
 def running(command: Sequence[str], place: Place) -> Iterator[Run]:
-    """A run that is gone at the end of the block, with all its processes."""
+    """Start a run; end all its processes on exit from the `with` block."""
     run = Run(command, place)
     try:
         yield run

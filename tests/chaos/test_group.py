@@ -1,4 +1,4 @@
-"""A signal to every process of a job stops it as a signal to the run alone does: what is computed is finished and kept."""
+"""A signal to every process of a job stops the run like a signal to the run alone: computed outputs are kept."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 def test_workers_leave_stopping_to_the_run_and_none_is_replaced(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    rows = [{"id": f"r{n}", "prompt": "x", "num_frames": 1, "extra": {"seconds": 0.5}} for n in range(60)]
+    rows = [{"id": f"r{n}", "prompt": "x", "num_frames": 1, "extra": {"forward_seconds": 0.5}} for n in range(60)]
     with running(place.command(place.prompts(rows)), place) as run:
         assert run.wait_for(lambda: run.finished >= 1, PATIENCE_S), run.noise
         workers = children(run.pid, WORKER)

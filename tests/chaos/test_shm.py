@@ -33,7 +33,8 @@ def test_every_output_arrives(script: str, tmp_path: Path) -> None:
         str(prompts),
         "-o",
         str(tmp_path / "out"),
-        *NULL,
+        "--runner",
+        NULL,
         "--progress",
         "none",
     ]

@@ -20,7 +20,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(stream: str, tmp_path: Path) 
     reader, writer = os.pipe()
     gone = {name: writer for name in ("stdout", "stderr") if stream in (name, "both")}
     kept = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-    command = [sys.executable, "-m", "omni_cli", "run", str(prompts), "-o", str(tmp_path / "out"), *NULL]
+    command = [sys.executable, "-m", "omni_cli", "run", str(prompts), "-o", str(tmp_path / "out"), "--runner", NULL]
     flags = ["--print", "paths", "--progress", "plain"]
     with subprocess.Popen([*command, *flags], **{**kept, **gone}) as run:  # type: ignore[call-overload]
         os.close(writer)

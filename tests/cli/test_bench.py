@@ -16,7 +16,7 @@ def call(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--resolution", "big"], "--resolution big"),
         (["--arms", "sync"], "no arm 'sync'"),
@@ -27,14 +27,14 @@ def call(*arguments: str) -> Result:
         (["transport", "--clip", "huge"], "--clip huge"),
     ],
 )
-def test_what_cannot_be_measured_or_written_is_refused_before_anything_starts(arguments: list[str], said: str) -> None:
+def test_wrong_flags_are_refused_before_anything_starts(arguments: list[str], message: str) -> None:
     error = call(*arguments).exception
     assert isinstance(error, UsageError)
-    assert said in str(error)
+    assert message in str(error)
 
 
 @pytest.mark.skipif(not (WEIGHTS / "model_index.json").is_file(), reason="the demo model is not built yet")
-def test_the_demo_model_s_arms_make_the_same_pictures_as_a_plain_loop(tmp_path: Path) -> None:
+def test_every_arm_of_the_demo_model_makes_the_same_pictures(tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "trace")}
     result = call(
         *("--resolution", "64", "--requests", "2", "--rounds", "2", "--num-inference-steps", "2", "--device", "cpu"),

@@ -1,11 +1,9 @@
-"""`omni-gen run` as a user meets it: a process, files, exit codes."""
+"""`omni-gen run` as a process: files, rows, exit codes."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,8 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+
+from tests.cli.conftest import Start, manifest_rows, omni_gen
 
 NULL = ["--runner", "omni_cli.worker.null:NullRunner", "--progress", "none"]
 PROMPTS = [
@@ -23,43 +23,16 @@ PROMPTS = [
 ]
 
 
-def omni_gen(*args: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "omni_cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
-
-
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts runs in the background; what is left of them ends with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*args: str | Path) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "omni_cli", *map(str, args)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return started[-1]
-
-    yield run
-    for process in started:
-        process.kill()
-        with process:
-            pass
-
-
 def write_prompts(path: Path, requests: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(request) + "\n" for request in requests), encoding="utf-8")
     return path
 
 
 def slow_prompts(path: Path, count: int, seconds: float) -> Path:
-    rows = [{"id": f"r{i:02d}", "prompt": "x", "num_frames": 1, "extra": {"seconds": seconds}} for i in range(count)]
+    rows = [
+        {"id": f"r{i:02d}", "prompt": "x", "num_frames": 1, "extra": {"forward_seconds": seconds}} for i in range(count)
+    ]
     return write_prompts(path, rows)
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def decoded(path: Path) -> "np.ndarray[Any, np.dtype[np.uint8]]":
@@ -72,11 +45,45 @@ def decoded(path: Path) -> "np.ndarray[Any, np.dtype[np.uint8]]":
         return np.asarray(image)
 
 
+RECORDER = """
+import os, sys
+
+def record(event, arguments):
+    if event == "import" and arguments[0] in ("torch", "diffusers", "transformers"):
+        file = os.open(os.path.join(os.environ["IMPORTED"], "imported"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, f"{arguments[0]}\\n".encode())
+        os.close(file)
+
+sys.addaudithook(record)
+"""
+
+
+def recording_imports(folder: Path) -> dict[str, str]:
+    """Return an environment in which every Python process records in `folder` which of the libraries it imports."""
+    (folder / "sitecustomize.py").write_text(RECORDER)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "IMPORTED": str(folder)}
+
+
+def libraries_imported(folder: Path) -> set[str]:
+    """Return what any process with the environment of `recording_imports` has imported since the last call."""
+    record = folder / "imported"
+    names = set(record.read_text().split()) if record.exists() else set()
+    record.unlink(missing_ok=True)
+    return names
+
+
+def arm(root: Path, name: str) -> list[str | Path]:
+    """Return the arguments of the run of an arm."""
+    steps = ("--num-inference-steps", "2")
+    return ["run", root / "prompts.jsonl", "-o", root / name, "--progress", "none", *steps]
+
+
 @pytest.fixture(scope="module")
 def arms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same requests through every way of executing them, with the embedded model."""
+    """Render the same requests in every execution mode with the demo model; return the output folders."""
     root = tmp_path_factory.mktemp("arms")
-    prompts = write_prompts(root / "prompts.jsonl", PROMPTS)
+    write_prompts(root / "prompts.jsonl", PROMPTS)
     flags = {
         "async": [],
         "no-async": ["--no-async"],
@@ -84,14 +91,16 @@ def arms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "batched": ["--batch-size", "2"],
         "float": ["--no-device-postprocess"],
     }
+    environment = recording_imports(root)
     for name, extra in flags.items():
-        result = omni_gen("run", prompts, "-o", root / name, "--progress", "none", "--num-inference-steps", "2", *extra)
+        result = omni_gen(*arm(root, name), *extra, env=environment)
         assert result.returncode == 0, result.stderr
+    assert libraries_imported(root) == {"torch", "diffusers", "transformers"}
     return {name: root / name for name in flags}
 
 
 def test_every_request_has_a_row_and_its_files(arms: dict[str, Path]) -> None:
-    rows = {row["id"]: row for row in rows_of(arms["async"])}
+    rows = {row["id"]: row for row in manifest_rows(arms["async"])}
     assert {id_: [file["path"] for file in row["files"]] for id_, row in rows.items()} == {
         "clip": ["clip.mp4"],
         "still": ["still-0.png", "still-1.png"],
@@ -110,21 +119,48 @@ def test_every_request_has_a_row_and_its_files(arms: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("arm", ["no-async", "inline", "float"])
-def test_files_do_not_depend_on_how_they_were_made(arms: dict[str, Path], arm: str) -> None:
+def test_files_are_identical_whatever_the_execution_mode(arms: dict[str, Path], arm: str) -> None:
     for name in ("clip.mp4", "still-0.png", "still-1.png", "array.npy", "late.mp4"):
         assert (arms["async"] / name).read_bytes() == (arms[arm] / name).read_bytes(), name
 
 
-def test_batched_and_alone_are_at_most_one_level_apart(arms: dict[str, Path]) -> None:
+def test_batched_pixels_are_within_one_level_of_single_ones(arms: dict[str, Path]) -> None:
     for name in ("still-0.png", "still-1.png", "array.npy"):
         alone, batched = (decoded(arms[arm] / name).astype(int) for arm in ("async", "batched"))
         assert np.abs(alone - batched).max() <= 1, name
     assert np.abs(np.diff([decoded(arms["async"] / f"still-{i}.png").astype(int) for i in (0, 1)], axis=0)).max() > 1
 
 
-def test_batched_requests_shared_a_forward(arms: dict[str, Path]) -> None:
-    forwards = {row["id"]: row["timings"]["forward"] for row in rows_of(arms["batched"])}
+def test_batched_requests_share_a_forward(arms: dict[str, Path]) -> None:
+    forwards = {row["id"]: row["timings"]["forward"] for row in manifest_rows(arms["batched"])}
     assert forwards["clip"] == forwards["array"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("nothing to do", 0), ("nothing to do, inline", 0), ("plan", 0), ("plan of a new run", 0), ("missing model", 3),
+        ("validate", 0), ("status", 0),
+    ],
+)  # fmt: skip
+def test_what_renders_nothing_starts_no_process_with_the_libraries(
+    arms: dict[str, Path], tmp_path: Path, command: str, code: int
+) -> None:
+    root = arms["async"].parent
+    environment = recording_imports(tmp_path)
+    arguments: list[str | Path] = {
+        "nothing to do": arm(root, "async"),
+        "nothing to do, inline": [*arm(root, "inline"), "--executor", "inline"],
+        "plan": [*arm(root, "async"), "--dry-run"],
+        "plan of a new run": [*arm(root, str(tmp_path / "new")), "--dry-run"],
+        "missing model": [*arm(root, "async"), "-m", "./nothere"],
+        "validate": ["validate", root / "prompts.jsonl", "-m", "demo"],
+        "status": ["status", arms["async"], root / "prompts.jsonl"],
+    }[command]
+    before = manifest_rows(arms["async"])
+    done = omni_gen(*arguments, env=environment)
+    assert (done.returncode, libraries_imported(tmp_path)) == (code, set()), done.stderr
+    assert manifest_rows(arms["async"]) == before
 
 
 @pytest.fixture
@@ -132,17 +168,17 @@ def prompts(tmp_path: Path) -> Path:
     return slow_prompts(tmp_path / "prompts.jsonl", 4, 0.0)
 
 
-def test_the_second_run_renders_nothing_and_a_deleted_file_is_rendered_alone(prompts: Path, tmp_path: Path) -> None:
+def test_a_second_run_renders_only_a_deleted_file(prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
     assert first.returncode == 0, first.stderr
     assert sorted(first.stdout.split()) == [str(out / f"r0{i}.png") for i in range(4)]
-    again = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
-    assert (again.returncode, again.stdout) == (0, "")
+    second = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
+    assert (second.returncode, second.stdout) == (0, "")
     (out / "r02.png").unlink()
     mended = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
     assert mended.stdout.split() == [str(out / "r02.png")]
-    assert sorted(row["id"] for row in rows_of(out)) == ["r00", "r01", "r02", "r03"]
+    assert sorted(row["id"] for row in manifest_rows(out)) == ["r00", "r01", "r02", "r03"]
     over = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths", "--overwrite")
     assert len(over.stdout.split()) == 4
 
@@ -150,12 +186,12 @@ def test_the_second_run_renders_nothing_and_a_deleted_file_is_rendered_alone(pro
 def test_a_run_with_nothing_to_do_does_not_wait_for_the_weights(prompts: Path, tmp_path: Path) -> None:
     args = ["run", prompts, "-o", tmp_path / "out", "--runner", "tests.runners:Forthcoming", "--progress", "plain"]
     assert omni_gen(*args).returncode == 0
-    again = omni_gen(*args, env={**os.environ, "HANG": "1"})
-    assert again.returncode == 0
-    assert "4 already done" in again.stderr
+    second = omni_gen(*args, env={**os.environ, "HANG": "1"})
+    assert second.returncode == 0
+    assert "4 already done" in second.stderr
 
 
-def test_killed_halfway_and_run_again_every_request_has_one_row_and_one_good_file(start: Start, tmp_path: Path) -> None:
+def test_a_run_after_a_kill_completes_every_request_once(start: Start, tmp_path: Path) -> None:
     prompts, out = slow_prompts(tmp_path / "p.jsonl", 12, 0.1), tmp_path / "out"
     run = start("run", prompts, "-o", out, *NULL, "--print", "paths")
     assert run.stdout is not None
@@ -163,19 +199,21 @@ def test_killed_halfway_and_run_again_every_request_has_one_row_and_one_good_fil
         run.stdout.readline()
     run.kill()
     run.wait()
-    done = len(rows_of(out))
+    done = len(manifest_rows(out))
     assert 4 <= done < 12
-    again = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
-    assert again.returncode == 0, again.stderr
-    assert len(again.stdout.split()) == 12 - done
-    rows = rows_of(out)
+    second = omni_gen("run", prompts, "-o", out, *NULL, "--print", "paths")
+    assert second.returncode == 0, second.stderr
+    assert len(second.stdout.split()) == 12 - done
+    rows = manifest_rows(out)
     assert sorted(row["id"] for row in rows) == [f"r{i:02d}" for i in range(12)]
     assert all(decoded(out / row["files"][0]["path"]).shape == (64, 64, 3) for row in rows)
     assert not [path for path in out.iterdir() if path.name.endswith(".tmp")]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_finishes_what_is_computed_and_says_so(start: Start, tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_finishes_computed_outputs_and_sets_the_exit_code(
+    start: Start, tmp_path: Path, number: int, code: int
+) -> None:
     prompts, out = slow_prompts(tmp_path / "p.jsonl", 12, 0.2), tmp_path / "out"
     run = start("run", prompts, "-o", out, *NULL[:2], "--progress", "json", "--print", "paths")
     assert run.stdout is not None
@@ -185,21 +223,21 @@ def test_a_signal_finishes_what_is_computed_and_says_so(start: Start, tmp_path: 
     assert run.returncode == code
     finished = json.loads(stderr.splitlines()[-1])
     assert (finished["event"], finished["exit_code"]) == ("run_finished", code)
-    rows = rows_of(out)
+    rows = manifest_rows(out)
     assert len(rows) == finished["done"] < 12
     assert finished["done"] + finished["cancelled"] + finished["not_run"] == 12
     assert {row["status"] for row in rows} == {"done"}
     assert omni_gen("run", prompts, "-o", out, *NULL, "--limit", "12").returncode == 0
-    assert len(rows_of(out)) == 12
+    assert len(manifest_rows(out)) == 12
 
 
-def test_a_second_signal_leaves_at_once(start: Start, tmp_path: Path) -> None:
+def test_a_second_signal_exits_at_once(start: Start, tmp_path: Path) -> None:
     prompts = slow_prompts(tmp_path / "p.jsonl", 3, 30.0)
     run = start("run", prompts, "-o", tmp_path / "out", *NULL[:2], "--progress", "json")
     assert run.stderr is not None
     assert any("forward_started" in line for line in run.stderr)
     run.send_signal(signal.SIGINT)
-    assert any("Ctrl-C again" in line for line in run.stderr)
+    assert any("run_stopping" in line for line in run.stderr)
     run.send_signal(signal.SIGINT)
     run.wait(timeout=10)
     assert run.returncode == 130
@@ -216,22 +254,22 @@ def test_a_signal_while_loading_ends_the_run_at_once(start: Start, tmp_path: Pat
     assert json.loads(rest.splitlines()[-1])["event"] == "run_finished"
 
 
-def test_one_failure_does_not_stop_the_others_and_fail_fast_does(tmp_path: Path) -> None:
+def test_a_failed_request_stops_the_run_only_with_fail_fast(tmp_path: Path) -> None:
     rows = [{"id": f"r{i}", "prompt": "fail" if i == 1 else "x", "num_frames": 1} for i in range(12)]
     prompts = write_prompts(tmp_path / "p.jsonl", rows)
     picky = ["--runner", "tests.runners:Picky", "--progress", "json"]
     result = omni_gen("run", prompts, "-o", tmp_path / "all", *picky)
     assert result.returncode == 1
-    statuses = {row["id"]: row["status"] for row in rows_of(tmp_path / "all")}
+    statuses = {row["id"]: row["status"] for row in manifest_rows(tmp_path / "all")}
     assert statuses.pop("r1") == "failed"
     assert set(statuses.values()) == {"done"}
     assert len(statuses) == 11
-    error = next(row["error"] for row in rows_of(tmp_path / "all") if row["id"] == "r1")
+    error = next(row["error"] for row in manifest_rows(tmp_path / "all") if row["id"] == "r1")
     assert error == {"kind": "forward_failed", "message": "ValueError: this prompt cannot be drawn"}
     fast = omni_gen("run", prompts, "-o", tmp_path / "fast", *picky, "--fail-fast")
     assert fast.returncode == 1
-    assert len(rows_of(tmp_path / "fast")) < 12
-    # A failed request is tried again by the next run, a done one is not.
+    assert len(manifest_rows(tmp_path / "fast")) < 12
+    # The next run renders the failed request second, and no finished one.
     assert omni_gen("run", prompts, "-o", tmp_path / "all", *NULL).returncode == 0
 
 
@@ -247,7 +285,7 @@ def test_a_second_run_in_the_same_folder_is_refused(start: Start, tmp_path: Path
 
 @pytest.fixture
 def poisoned(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """An environment in which importing torch leaves a mark."""
+    """Return an environment in which importing torch is recorded and fails the test."""
     trap = tmp_path / "trap"
     trap.mkdir()
     (trap / "torch.py").write_text(
@@ -257,8 +295,8 @@ def poisoned(tmp_path: Path) -> Iterator[dict[str, str]]:
     assert not (tmp_path / "imported").exists(), "torch was imported"
 
 
-def test_ten_mistakes_are_ten_located_errors_before_torch(tmp_path: Path, poisoned: dict[str, str]) -> None:
-    faults = [  # a row, and what its error must point at
+def test_ten_mistakes_are_ten_located_errors_without_torch(tmp_path: Path, poisoned: dict[str, str]) -> None:
+    faults = [  # a row, and the text that its error must point at
         ('{"id": "a", "promt": "x"}', '"promt"'),
         ('{"id": "b", "prompt": "x", "height": 100}', "100"),
         ('{"id": "c", "prompt": "x", "num_frames": 8}', "8"),
@@ -284,7 +322,7 @@ def test_ten_mistakes_are_ten_located_errors_before_torch(tmp_path: Path, poison
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["--version"], ["info", "--no-devices"]])
-def test_short_commands_do_not_touch_torch(args: list[str], poisoned: dict[str, str]) -> None:
+def test_short_commands_do_not_import_torch(args: list[str], poisoned: dict[str, str]) -> None:
     assert omni_gen(*args, env=poisoned).returncode == 0
 
 
@@ -308,7 +346,7 @@ def test_standard_input_and_shards_cover_every_request_once(tmp_path: Path) -> N
     assert sorted(seen) == ["s0", "s1", "s2", "s3", "s4"]
 
 
-def test_a_model_that_is_not_there_is_exit_code_3_with_a_reason(prompts: Path, tmp_path: Path) -> None:
+def test_a_missing_model_exits_with_3_and_a_reason(prompts: Path, tmp_path: Path) -> None:
     result = omni_gen(
         "run", prompts, "-o", tmp_path / "out", "--model", str(tmp_path / "nothing"), "--progress", "none"
     )
@@ -317,7 +355,7 @@ def test_a_model_that_is_not_there_is_exit_code_3_with_a_reason(prompts: Path, t
     assert "Traceback" not in result.stderr
 
 
-def test_config_file_values_stand_under_the_command_line(prompts: Path, tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_config_file(prompts: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(f"output-dir: {tmp_path / 'from-config'}\nlimit: 2\nprogress: none\n")
     result = omni_gen("run", prompts, *NULL[:2], "--config", config, "--print", "paths", "--limit", "1")
@@ -326,13 +364,11 @@ def test_config_file_values_stand_under_the_command_line(prompts: Path, tmp_path
     config.write_text("outputdir: x\nasync: maybe\n")
     result = omni_gen("run", prompts, "--config", config)
     assert result.returncode == 2
-    assert "did you mean 'output_dir'" in result.stderr
+    assert 'did you mean "output_dir"' in result.stderr
 
 
 @pytest.mark.parametrize("source", ["json", "yaml"])
-def test_device_postprocess_can_be_switched_off_as_the_deploy_configuration_does(
-    prompts: Path, tmp_path: Path, source: str
-) -> None:
+def test_json_and_deploy_file_switch_device_postprocess_off(prompts: Path, tmp_path: Path, source: str) -> None:
     deploy = tmp_path / "deploy.yaml"
     deploy.write_text("stages:\n  - stage_id: 0\n    video_output_transport:\n      enable_device_postprocess: false\n")
     flags = {
@@ -342,3 +378,16 @@ def test_device_postprocess_can_be_switched_off_as_the_deploy_configuration_does
     result = omni_gen("run", prompts, "-o", tmp_path / "out", *NULL[:2], "--progress", "json", *flags[source])
     moved = [json.loads(line)["bytes"] for line in result.stderr.splitlines() if "output_ready" in line]
     assert moved == [64 * 64 * 3 * 4] * 4
+
+
+@pytest.mark.parametrize(
+    "mode", [(), ("--no-async",), ("--step-execution",), ("--step-execution", "--no-async"), ("--executor", "inline")]
+)
+def test_outputs_that_do_not_fit_the_ring_at_once_pass_in_every_mode(tmp_path: Path, mode: tuple[str, ...]) -> None:
+    prompts = tmp_path / "p.jsonl"
+    row = {"prompt": "x", "num_frames": 1, "height": 1024, "width": 1024}
+    prompts.write_text("".join(json.dumps({**row, "id": f"r{n}", "num_outputs": n % 2 + 1}) + "\n" for n in range(4)))
+    flags = (*NULL, "--batch-size", "4", "--max-inflight-bytes", "4M", "--png-compression", "0")
+    result = omni_gen("run", prompts, "-o", tmp_path / "out", *flags, *mode)
+    assert result.returncode == 0, result.stderr
+    assert len(list((tmp_path / "out").glob("*.png"))) == 6

@@ -1,4 +1,4 @@
-"""Every test of the executor ends with as many descriptors, threads and children as it began with."""
+"""Checks that every test leaves no descriptor, thread or child process behind."""
 
 import contextlib
 import gc
@@ -8,37 +8,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.puppet import Stage
+from tests.executor.fake_worker import Harness
 
 
-def children() -> set[int]:
-    """Process ids of this process's children, dead ones that nobody reaped included."""
-    found: set[int] = set()
+def child_pids() -> set[int]:
+    """Return the process ids of this process's children, unreaped ones included."""
+    pids: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError):  # a thread of a library that has just ended
-            found |= {int(pid) for pid in task.read_text().split()}
-    return found
+        with contextlib.suppress(FileNotFoundError):  # a thread of a library has just ended
+            pids |= {int(pid) for pid in task.read_text().split()}
+    return pids
 
 
-def held() -> tuple[int, set[threading.Thread], set[int]]:
-    """What can be left behind."""
-    return len([*Path("/proc/self/fd").iterdir()]), set(threading.enumerate()), children()
+def open_resources() -> tuple[int, set[threading.Thread], set[int]]:
+    """Return the number of descriptors, the threads, and the child processes."""
+    return len([*Path("/proc/self/fd").iterdir()]), set(threading.enumerate()), child_pids()
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_garbage_of_others() -> None:
-    """What other rooms' tests left in cycles is collected now and not in the middle of a count."""
+def _collect_garbage_of_other_tests() -> None:
+    """Collect cycles of earlier tests now, so that they do not change the counts later."""
     gc.collect()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind(_no_garbage_of_others: None) -> Iterator[None]:
-    before = held()
+def _no_leaks(_collect_garbage_of_other_tests: None) -> Iterator[None]:
+    before = open_resources()
     yield
-    assert held() == before
+    assert open_resources() == before
 
 
 @pytest.fixture
-def stage(_nothing_is_left_behind: None) -> Iterator[Stage]:
-    with Stage() as stage:
-        yield stage
+def harness(_no_leaks: None) -> Iterator[Harness]:
+    with Harness() as harness:
+        yield harness

@@ -1,4 +1,4 @@
-"""An output is a view over its slot, given back to the worker that owns it; one that cannot be is refused."""
+"""An output is a view over a ring slot that its worker owns; messages that name other memory are refused."""
 
 import os
 from collections.abc import Iterator
@@ -6,89 +6,98 @@ from collections.abc import Iterator
 import pytest
 
 from omni_cli.errors import ProtocolError
-from omni_cli.executor.call import Entry
-from omni_cli.executor.launch import start_worker
-from omni_cli.executor.link import Link
-from omni_cli.executor.outputs import make_output, payload
+from omni_cli.executor.call import RequestEntry
+from omni_cli.executor.outputs import map_output, to_output
 from omni_cli.executor.protocol import Handle
+from omni_cli.executor.worker_handle import WorkerHandle, start_worker
 from omni_cli.request import Interval
 from omni_cli.transport import messages as m
 from omni_cli.transport.ring import anonymous_memory
-from tests.executor.puppet import D2H, FORWARD, HEADER, PIXELS, Puppet, Stage, error, planned
+from tests.executor.fake_worker import D2H, FORWARD, HEADER, PIXELS, FakeWorker, Harness, error
+from tests.factories import planned_call
 
 
 @pytest.fixture
-def link(stage: Stage) -> Iterator[tuple[Link, Puppet]]:
-    link = Link(3, start_worker(stage.command), 0.0)
-    yield link, stage.next()
-    link.views.close()
-    link.process.end(0)
-    link.process.dispose()
+def fake(handle: WorkerHandle, harness: Harness) -> FakeWorker:
+    """Return the worker's end."""
+    return harness.next()
 
 
-def ready(**fields: object) -> m.OutputReady:
+@pytest.fixture
+def handle(harness: Harness) -> Iterator[WorkerHandle]:
+    """Start a worker and return the parent's end."""
+    handle = start_worker(3, 0.0, harness.command)
+    yield handle
+    handle.process.wait_or_kill(0)
+    handle.close()
+
+
+def output_ready(**fields: object) -> m.OutputReady:
     return m.OutputReady(**{"async_output_id": "batch-1/a", "header": HEADER, "d2h": D2H, **fields})  # type: ignore[arg-type]
 
 
-def test_a_slot_is_read_in_place_and_given_back_to_its_owner(link: tuple[Link, Puppet]) -> None:
-    parent, worker = link
-    slot = worker.pool.acquire(len(PIXELS))
+def test_slot_is_read_in_place_and_released_to_its_worker(handle: WorkerHandle, fake: FakeWorker) -> None:
+    slot = fake.pool.acquire(len(PIXELS))
     slot.memory[: len(PIXELS)] = PIXELS
-    buffer, release = payload(parent, ready(slot=slot.ref(len(PIXELS), ())), [os.dup(slot.fd)])
+    buffer, release = map_output(handle, output_ready(slot=slot.ref(len(PIXELS), ())), [os.dup(slot.fd)])
     assert (bytes(buffer), buffer.readonly) == (PIXELS, True)
     slot.memory[0] = 200
     assert buffer[0] == 200
     release()
-    assert worker.expect(m.ReleaseSlot).slot_id == slot.id
+    assert fake.expect(m.ReleaseSlot).slot_id == slot.id
     del buffer
 
 
-def test_small_ones_and_errors_need_no_giving_back(link: tuple[Link, Puppet]) -> None:
-    parent, worker = link
-    for message, expected in ((ready(inline=PIXELS), PIXELS), (ready(header=None, error=error()), b"")):
-        buffer, release = payload(parent, message, [])
+def test_releasing_an_inline_output_or_an_error_sends_nothing(handle: WorkerHandle, fake: FakeWorker) -> None:
+    for message, expected in (
+        (output_ready(inline=PIXELS), PIXELS),
+        (output_ready(header=None, error=error()), b""),
+    ):
+        buffer, release = map_output(handle, message, [])
         release()
         assert bytes(buffer) == expected
-    assert worker.hears_nothing()
+    assert fake.has_no_message()
 
 
-def test_giving_back_to_a_worker_that_is_gone_is_no_error(link: tuple[Link, Puppet]) -> None:
-    parent, worker = link
-    slot = worker.pool.acquire(1)
-    _, release = payload(parent, ready(slot=slot.ref(1, ())), [os.dup(slot.fd)])
-    worker.channel.close()
+def test_releasing_a_slot_of_a_dead_worker_is_no_error(handle: WorkerHandle, fake: FakeWorker) -> None:
+    slot = fake.pool.acquire(1)
+    _, release = map_output(handle, output_ready(slot=slot.ref(1, ())), [os.dup(slot.fd)])
+    fake.channel.close()
     release()
-    parent.process.channel.close()
+    handle.channel.close()
     release()
 
 
 REFUSED = {
     "neither output nor error": {},
     "no header": {"header": None, "inline": PIXELS},
-    "a slot that was never sent": {"slot": m.SlotRef(slot_id=9, nbytes=1, capacity=1, fresh=False)},
+    "slot that was never sent": {"slot": m.SlotRef(slot_id=9, nbytes=1, capacity=1, fresh=False)},
     "no descriptor": {"slot": m.SlotRef(slot_id=9, nbytes=1, capacity=1, fresh=True)},
-    "retired and never sent": {"slot": m.SlotRef(slot_id=9, nbytes=1, capacity=1, fresh=False, retired=(4,))},
+    "retired slot that was never sent": {"slot": m.SlotRef(slot_id=9, nbytes=1, capacity=1, fresh=False, retired=(4,))},
 }
 
 
 @pytest.mark.parametrize("fields", REFUSED)
-def test_an_output_that_cannot_be_is_the_workers_fault(link: tuple[Link, Puppet], fields: str) -> None:
+@pytest.mark.usefixtures("fake")
+def test_output_without_valid_memory_is_a_protocol_error(handle: WorkerHandle, fields: str) -> None:
     with pytest.raises(ProtocolError, match="batch-1/a"):
-        payload(link[0], ready(**REFUSED[fields]), [])
+        map_output(handle, output_ready(**REFUSED[fields]), [])
 
 
-def test_a_slot_larger_than_its_memory_is_refused_and_its_descriptor_closed(link: tuple[Link, Puppet]) -> None:
+@pytest.mark.usefixtures("fake")
+def test_slot_larger_than_its_memory_is_refused_and_its_descriptor_closed(handle: WorkerHandle) -> None:
     reference = m.SlotRef(slot_id=1, nbytes=1, capacity=1 << 20, fresh=True)
     with pytest.raises(ProtocolError, match="batch-1/a"):
-        payload(link[0], ready(slot=reference), [anonymous_memory(10)])
+        map_output(handle, output_ready(slot=reference), [anonymous_memory(10)])
 
 
-def test_an_output_carries_the_forward_by_the_devices_clock_where_it_has_one(link: tuple[Link, Puppet]) -> None:
-    entry = Entry(Handle(planned("a")[0], "batch-1/a"), 0.5, attempts=2, forward=FORWARD)
+@pytest.mark.usefixtures("fake")
+def test_output_has_the_forward_as_timed_by_the_device_if_there_is_one(handle: WorkerHandle) -> None:
+    entry = RequestEntry(Handle(planned_call("a")[0], "batch-1/a"), 0.5, attempts=2, forward=FORWARD)
     for message, forward in (
-        (ready(inline=PIXELS), FORWARD),
-        (ready(inline=PIXELS, forward=Interval(4, 5)), Interval(4, 5)),
+        (output_ready(inline=PIXELS), FORWARD),
+        (output_ready(inline=PIXELS, forward=Interval(4, 5)), Interval(4, 5)),
     ):
-        output = make_output(link[0], entry, message, *payload(link[0], message, []))
+        output = to_output(handle, entry, message, *map_output(handle, message, []))
         assert (output.worker, output.attempts, output.forward) == (3, 2, forward)
         assert output.queued == Interval(0.5, forward.start)

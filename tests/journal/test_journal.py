@@ -1,4 +1,4 @@
-"""The journal: what counts as done, and one row per request whatever happened to the process that wrote it."""
+"""The journal: what counts as done, and one row per request however the writing process ended."""
 
 import hashlib
 import os
@@ -16,44 +16,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omni_cli.errors import EngineError, OutputFolderError, StorageFault, StorageLost
-from omni_cli.journal import Journal, read_rows
-from omni_cli.journal.compact import COMPACT_NAME
-from omni_cli.request import ErrorInfo, GenerationRequest, ModelInfo, OutputFile, PlannedRequest, Result
+from omni_cli.errors import EngineError, OutputFolderError, StorageError, StorageUnavailable
+from omni_cli.journal import Journal, RequestStatus, read_rows
+from omni_cli.request import GenerationRequest, OutputFile, PlannedRequest
 from tests.disks import fill, small_disk
-
-MODEL = ModelInfo(id="demo", revision="r1", pipeline="WanPipeline", dtype="float32")
-
-
-def planned(name: str = "a", fingerprint: str = "f1", files: tuple[str, ...] = ("a.png",)) -> PlannedRequest:
-    return PlannedRequest(
-        request=GenerationRequest(id=name, prompt="p"), index=0, seeds=(1,), files=files, fingerprint=fingerprint
-    )
+from tests.factories import planned, result
 
 
 def row(
     name: str = "a",
     *,
     files: tuple[OutputFile, ...] = (),
-    fingerprint: str = "f1",
+    fingerprint: str = "f",
     status: str = "done",
     prompt: str = "p",
 ):
-    error = ErrorInfo(kind="forward_failed", message="no") if status == "failed" else None
-    return Result(
-        id=name,
-        index=0,
-        status=status,
-        files=files,
-        seeds=(1,),
-        request=GenerationRequest(id=name, prompt=prompt),
-        fingerprint=fingerprint,
-        model=MODEL,
-        error=error,
+    request = GenerationRequest(id=name, prompt=prompt)
+    return result(
+        name, status, files=files, seeds=tuple(range(5, 5 + len(files))), request=request, fingerprint=fingerprint
     )
 
 
-def written(root: Path, path: str = "a.png", data: bytes = b"pixels") -> OutputFile:
+def is_done(journal: Journal, request: PlannedRequest) -> bool:
+    return journal.compare(request).status is RequestStatus.DONE
+
+
+def write_file(root: Path, path: str = "a.png", data: bytes = b"pixels") -> OutputFile:
     (root / path).write_bytes(data)
     return OutputFile(
         path=path, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), width=1, height=1, frames=1, fps=None
@@ -64,39 +52,63 @@ def rows_on_disk(root: Path) -> list[dict]:
     return [msgspec.json.decode(line) for line in (root / "manifest.jsonl").read_bytes().splitlines()]
 
 
-def test_a_done_row_with_its_files_in_place_is_done_in_the_same_run_and_the_next(tmp_path):
+def test_done_row_with_its_files_in_place_is_done_in_this_run_and_the_next(tmp_path):
     with Journal.open(tmp_path / "new" / "out") as journal:
         root = tmp_path / "new" / "out"
-        assert not journal.is_done(planned())
-        journal.append(row(files=(written(root),)))
-        assert journal.is_done(planned())
+        assert not is_done(journal, planned("a"))
+        journal.append(row(files=(write_file(root),)))
+        assert is_done(journal, planned("a"))
     with Journal.open(root) as journal:
-        assert journal.is_done(planned())
-        assert not journal.is_done(planned("b"))
+        assert is_done(journal, planned("a"))
+        assert not is_done(journal, planned("b"))
     assert sorted(path.name for path in root.iterdir()) == ["a.png", "manifest.jsonl"]
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_only_the_status_done_counts(tmp_path, status):
     with Journal.open(tmp_path) as journal:
-        journal.append(row(files=(written(tmp_path),), status=status))
-        assert not journal.is_done(planned())
+        journal.append(row(files=(write_file(tmp_path),), status=status))
+        assert not is_done(journal, planned("a"))
 
 
 @pytest.mark.parametrize("status", ["done", "failed"])
-def test_whether_a_request_has_a_done_row_is_told_without_a_plan(tmp_path, status):
+def test_has_done_looks_at_the_status_only(tmp_path, status):
     with Journal.open(tmp_path) as journal:
         journal.append(row("a", status=status))
         assert journal.has_done("a") == (status == "done")
         assert not journal.has_done("b")
 
 
-def test_another_fingerprint_or_other_file_names_are_not_done(tmp_path):
+def test_other_fingerprint_seed_or_number_of_outputs_is_not_done_and_another_name_is(tmp_path):
     with Journal.open(tmp_path) as journal:
-        journal.append(row(files=(written(tmp_path),)))
-        assert not journal.is_done(planned(fingerprint="f2"))
-        assert not journal.is_done(planned(files=("b.png",)))
-        assert not journal.is_done(planned(files=("a.png", "b.png")))
+        journal.append(row(files=(write_file(tmp_path),)))
+        assert not is_done(journal, planned("a", fingerprint="f2"))
+        assert not is_done(journal, planned("a", seeds=(6,)))
+        assert not is_done(journal, planned("a", "a.png", "b.png"))
+        assert is_done(journal, planned("a", "b.png"))
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_done_row_with_a_file_in_place_is_replaced_by_a_done_row_only(tmp_path, status):
+    with Journal.open(tmp_path) as journal:
+        journal.append(row(files=(write_file(tmp_path, "a.png"), write_file(tmp_path, "b.png"))))
+        (tmp_path / "b.png").unlink()
+        journal.append(row(status=status))
+        assert [r["status"] for r in rows_on_disk(tmp_path)] == ["done"]
+        (tmp_path / "a.png").unlink()
+        journal.append(row(status=status))
+    assert [r["status"] for r in rows_on_disk(tmp_path)] == [status]
+
+
+def test_superseded_row_is_gone_once_the_other_is_written(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        journal.append(row("00000"))
+        journal.append(row("b"))
+        journal.supersede("00000", "new")
+        assert journal.last_row("00000") is not None
+        journal.append(row("new"))
+        assert journal.last_row("00000") is None
+    assert [r["id"] for r in rows_on_disk(tmp_path)] == ["b", "new"]
 
 
 def _change_a_byte(path: Path) -> None:
@@ -118,16 +130,16 @@ def _make_a_fifo(path: Path) -> None:
     [Path.unlink, lambda path: path.write_bytes(b"pix"), _change_a_byte, _make_a_folder, _make_a_fifo],
     ids=["gone", "cut", "same size, other bytes", "folder", "fifo"],
 )
-def test_a_file_that_is_not_what_was_written_counts_as_not_done(tmp_path, damage):
+def test_changed_or_missing_file_counts_as_not_done(tmp_path, damage):
     with Journal.open(tmp_path) as journal:
-        files = (written(tmp_path, "a.png"), written(tmp_path, "b.png"))
+        files = (write_file(tmp_path, "a.png"), write_file(tmp_path, "b.png"))
         journal.append(row(files=files))
-        assert journal.is_done(planned(files=("a.png", "b.png")))
+        assert is_done(journal, planned("a", "a.png", "b.png"))
         damage(tmp_path / "b.png")
-        assert not journal.is_done(planned(files=("a.png", "b.png")))
+        assert not is_done(journal, planned("a", "a.png", "b.png"))
 
 
-def test_a_rerun_replaces_the_failed_row_and_keeps_the_others(tmp_path):
+def test_rerun_replaces_the_failed_row_and_keeps_the_others(tmp_path):
     with Journal.open(tmp_path) as journal:
         journal.append(row("a", status="failed"))
         journal.append(row("b"))
@@ -137,40 +149,47 @@ def test_a_rerun_replaces_the_failed_row_and_keeps_the_others(tmp_path):
     assert [(r["id"], r["status"]) for r in rows_on_disk(tmp_path)] == [("b", "done"), ("a", "done")]
 
 
-def test_a_torn_last_row_is_dropped_and_the_next_row_is_clean(tmp_path, caplog):
+def test_torn_last_row_is_dropped_and_the_next_row_is_whole(tmp_path, caplog):
     whole = msgspec.json.encode(row("a")) + b"\n"
     torn = msgspec.json.encode(row("b"))[:-20]
     (tmp_path / "manifest.jsonl").write_bytes(whole + torn)
     with Journal.open(tmp_path) as journal:
         assert "cut short" in caplog.text
-        assert not journal.is_done(planned("b"))
+        assert not is_done(journal, planned("b"))
         journal.append(row("c"))
     assert [r["id"] for r in rows_on_disk(tmp_path)] == ["a", "c"]
 
 
-def test_what_a_run_killed_while_compacting_left_is_gone_with_the_next_start(tmp_path):
+def test_failed_compaction_keeps_every_row_and_leaves_no_other_file(tmp_path, monkeypatch, caplog):
     with Journal.open(tmp_path) as journal:
+        journal.append(row("a", status="failed"))
         journal.append(row("a"))
-    (tmp_path / COMPACT_NAME).write_bytes(b'{"schema_version": 1, "id": "half')
-    with Journal.open(tmp_path):
-        assert sorted(path.name for path in tmp_path.iterdir()) == [".omni-gen.lock", "manifest.jsonl"]
+        before = (tmp_path / "manifest.jsonl").read_bytes()
+
+        def fail(self, target):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", fail)
+    assert (tmp_path / "manifest.jsonl").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.jsonl"]
+    assert "keeps 1 replaced rows for now: No space left on device" in caplog.text
 
 
-def test_a_last_row_that_lacks_only_its_newline_is_kept(tmp_path):
+def test_last_row_without_its_newline_is_kept(tmp_path):
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(row("a")))
     with Journal.open(tmp_path) as journal:
         journal.append(row("b"))
     assert [r["id"] for r in rows_on_disk(tmp_path)] == ["a", "b"]
 
 
-def test_zero_bytes_left_by_a_crash_of_the_machine_are_dropped(tmp_path):
+def test_zero_bytes_after_a_crash_of_the_machine_are_dropped(tmp_path):
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(row("a")) + b"\n" + bytes(5000))
     with Journal.open(tmp_path) as journal:
         journal.append(row("b"))
     assert [r["id"] for r in rows_on_disk(tmp_path)] == ["a", "b"]
 
 
-def test_unreadable_lines_are_kept_warned_of_once_and_not_done(tmp_path, caplog):
+def test_unreadable_lines_are_kept_with_one_warning_and_count_as_not_done(tmp_path, caplog):
     lines = [b"not json", b'{"id": 7}', b"\xff\xfe", msgspec.json.encode(row("a")), b"no newline"]
     (tmp_path / "manifest.jsonl").write_bytes(b"\n".join(lines))
     with Journal.open(tmp_path) as journal:
@@ -185,15 +204,15 @@ def test_unreadable_lines_are_kept_warned_of_once_and_not_done(tmp_path, caplog)
     ]
 
 
-def test_a_row_of_another_version_is_replaced_by_the_row_of_its_id(tmp_path):
+def test_row_of_another_version_is_replaced_by_a_row_of_its_id(tmp_path):
     (tmp_path / "manifest.jsonl").write_bytes(b'{"schema_version":9,"id":"a","outcome":"fine"}\n')
     with Journal.open(tmp_path) as journal:
-        assert not journal.is_done(planned("a"))
+        assert not is_done(journal, planned("a"))
         journal.append(row("a"))
-    assert [r["schema_version"] for r in rows_on_disk(tmp_path)] == [1]
+    assert [r["schema_version"] for r in rows_on_disk(tmp_path)] == [2]
 
 
-def test_rows_with_newlines_and_any_script_stay_one_line(tmp_path):
+def test_row_with_newlines_and_any_script_is_one_line(tmp_path):
     prompt = "line one\nline two\r\u2028 日本語 \U0001f600"
     with Journal.open(tmp_path) as journal:
         journal.append(row("né\n日", prompt=prompt))
@@ -214,7 +233,7 @@ def test_appends_from_many_threads_are_whole_rows(tmp_path):
     assert sorted(r["id"] for r in rows_on_disk(tmp_path)) == sorted(f"{t}-{i}" for t in range(6) for i in range(8))
 
 
-def test_a_row_that_does_not_fit_on_the_disk_leaves_the_manifest_as_it_was(tmp_path):
+def test_row_that_does_not_fit_on_the_disk_leaves_the_manifest_unchanged(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Journal.open(tmp_path) as journal:
         journal.append(row("a"))
@@ -230,7 +249,7 @@ def test_a_row_that_does_not_fit_on_the_disk_leaves_the_manifest_as_it_was(tmp_p
     assert [r["id"] for r in rows_on_disk(tmp_path)] == ["a", "c"]
 
 
-def test_read_rows_gives_the_last_row_of_each_id_while_a_run_goes_on(tmp_path):
+def test_read_rows_yields_the_last_row_of_each_id_while_a_run_appends(tmp_path):
     with Journal.open(tmp_path) as journal:
         journal.append(row("a", status="failed"))
         journal.append(row("b"))
@@ -240,8 +259,19 @@ def test_read_rows_gives_the_last_row_of_each_id_while_a_run_goes_on(tmp_path):
         assert [(r.id, r.status) for r in read_rows(tmp_path / "manifest.jsonl")] == [("b", "done"), ("a", "done")]
 
 
+def test_read_rows_leaves_out_rows_that_are_added_while_it_reads(tmp_path: Path) -> None:
+    with Journal.open(tmp_path) as journal:
+        for name in ("a", "b"):
+            journal.append(row(name, status="failed"))
+        rows = read_rows(tmp_path / "manifest.jsonl")
+        first = next(rows)
+        for name in ("a", "b", "c"):
+            journal.append(row(name))
+        assert [(r.id, r.status) for r in (first, *rows)] == [("a", "failed"), ("b", "failed")]
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("elsewhere")])
-def test_a_manifest_that_is_not_a_plain_file_is_refused(tmp_path, make):
+def test_manifest_that_is_not_a_plain_file_is_refused(tmp_path, make):
     make(tmp_path / "manifest.jsonl")
     with pytest.raises(OutputFolderError, match=r"manifest\.jsonl"), Journal.open(tmp_path):
         pass
@@ -261,7 +291,7 @@ with Journal.open(sys.argv[1]) as journal:
 """
 
 
-def test_after_kill_9_the_folder_is_free_and_the_next_run_finds_one_row_per_request(tmp_path):
+def test_after_kill_9_the_folder_is_unlocked_and_the_next_run_finds_one_row_per_request(tmp_path):
     rows = [row("a", status="failed"), row("b"), row("a")]
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -310,18 +340,18 @@ def test_any_history_of_appends_ends_and_torn_tails_leaves_the_last_status_of_ea
                 (root / "manifest.jsonl").write_bytes(as_killed + msgspec.json.encode(row("z"))[:torn])
                 if torn >= len(msgspec.json.encode(row("z"))):
                     expected["z"] = "done"
-        found = rows_on_disk(root)
-        assert {r["id"]: r["status"] for r in found} == expected
-        assert len(found) == len(expected)
+        rows = rows_on_disk(root)
+        assert {r["id"]: r["status"] for r in rows} == expected
+        assert len(rows) == len(expected)
 
 
-def test_a_full_disk_is_a_fault_that_may_pass_and_the_row_is_whole_when_there_is_room(tmp_path):
+def test_full_disk_is_a_storage_error_and_the_row_is_whole_once_there_is_space(tmp_path):
     with small_disk(tmp_path / "disk", "64k") as folder, Journal.open(folder) as journal:
         journal.append(row("a"))
         ballast = fill(folder)
         long = "p" * 8000  # more than the manifest's last page has room for: a part of it is written
         for _ in range(2):
-            with pytest.raises(StorageFault, match=r"No space left on device \(ENOSPC\); make room"):
+            with pytest.raises(StorageError, match=r"No space left on device \(ENOSPC\); make room"):
                 journal.append(row("b", prompt=long))
         assert [r["id"] for r in rows_on_disk(folder)] == ["a"]
         ballast.unlink()
@@ -329,7 +359,7 @@ def test_a_full_disk_is_a_fault_that_may_pass_and_the_row_is_whole_when_there_is
         assert [r["id"] for r in rows_on_disk(folder)] == ["a", "b"]
 
 
-def test_a_torn_row_that_could_not_be_cut_off_is_cut_before_the_next_one(tmp_path, monkeypatch):
+def test_torn_row_that_could_not_be_cut_off_is_cut_before_the_next_row(tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", "64k") as folder, Journal.open(folder) as journal:
         journal.append(row("a"))
         ballast = fill(folder)
@@ -339,10 +369,10 @@ def test_a_torn_row_that_could_not_be_cut_off_is_cut_before_the_next_one(tmp_pat
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "ftruncate", broken)
-            with pytest.raises(StorageFault):
+            with pytest.raises(StorageError):
                 journal.append(row("b", prompt="p" * 8000))
             assert not (folder / "manifest.jsonl").read_bytes().endswith(b"\n")
-            with pytest.raises(StorageFault, match="Input/output error"):
+            with pytest.raises(StorageError, match="Input/output error"):
                 journal.append(row("c"))
         ballast.unlink()
         journal.append(row("c"))
@@ -350,17 +380,17 @@ def test_a_torn_row_that_could_not_be_cut_off_is_cut_before_the_next_one(tmp_pat
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_rows_are_not_added_to_a_manifest_that_nobody_can_see(tmp_path, replaced):
+def test_deleted_or_replaced_manifest_takes_no_rows(tmp_path, replaced):
     with Journal.open(tmp_path) as journal:
         journal.append(row("a"))
         (tmp_path / "manifest.jsonl").unlink()
         if replaced:
             (tmp_path / "manifest.jsonl").touch()
-        with pytest.raises(StorageLost, match="deleted or replaced while this run was writing it"):
+        with pytest.raises(StorageUnavailable, match="deleted or replaced while this run was writing it"):
             journal.append(row("b"))
 
 
-def test_a_folder_that_is_gone_when_the_run_ends_is_no_second_error(tmp_path):
+def test_folder_deleted_before_the_run_ends_is_no_second_error(tmp_path):
     with Journal.open(tmp_path / "out") as journal:
         journal.append(row("a"))
         journal.append(row("a"))

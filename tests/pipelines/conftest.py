@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipelines.cases import CASES, MORE
 from tests.pipelines.measure import write_inputs
 from tests.worker.conftest import _one_thread, tiny_model  # noqa: F401
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Measure the cases of the long run only when they are asked for."""
+    if "case" in metafunc.fixturenames:
+        cases = CASES + (MORE if metafunc.config.getoption("--all-pipelines") else ())
+        metafunc.parametrize("case", cases, ids=[case.model for case in cases])
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The README's table of pipelines: `python -m tests.pipelines.table` measures every case and writes it between its markers."""
+"""Measure every case and write the table of docs/pipelines.md: `python -m tests.pipelines.table`."""
 
 import sys
 import tempfile
@@ -10,10 +10,10 @@ import transformers
 
 from omni_cli.media import Kind
 from tests import tiny
-from tests.pipelines.cases import CASES, Case
+from tests.pipelines.cases import CASES, MORE, Case
 from tests.pipelines.measure import Outcome, measure, write_inputs
 
-README = Path(__file__).parents[2] / "README.md"
+DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
 BEGIN, END = "<!-- pipelines: python -m tests.pipelines.table -->", "<!-- /pipelines -->"
 HEAD = ("| pipeline | model | makes | against diffusers | in a batch |", "|---|---|---|---|---|")
 
@@ -30,16 +30,16 @@ def row(case: Case, outcome: Outcome) -> str:
 
 
 def rows() -> list[str]:
-    """The lines of the table as the README has it, without its head."""
-    text = README.read_text(encoding="utf-8")
+    """The lines of the table as docs/pipelines.md has it, without its head."""
+    text = DOCS.read_text(encoding="utf-8")
     return text.partition(BEGIN)[2].partition(END)[0].split("\n")[3:-1]
 
 
 def write(lines: list[str]) -> None:
     """Put `lines` where the table stands."""
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    README.write_text("\n".join([before + BEGIN, *HEAD, *lines, END + after]), encoding="utf-8")
+    DOCS.write_text("\n".join([before + BEGIN, *HEAD, *lines, END + after]), encoding="utf-8")
 
 
 def _alone(outcome: Outcome) -> str:
@@ -53,7 +53,7 @@ def _within(levels: float) -> str:
 
 
 def main() -> None:
-    """Measure all and write the README."""
+    """Measure every case and write the table."""
     torch.set_num_threads(1)
     for library in (diffusers, transformers):
         library.utils.logging.set_verbosity_error()
@@ -62,7 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder)
-        for case in CASES:
+        for case in CASES + MORE:
             lines.append(row(case, measure(case, tiny.save(case.model, folder / case.model), folder)))
             sys.stderr.write(f"{lines[-1]}\n")
     write(lines)

@@ -1,4 +1,4 @@
-"""Every kind of pipeline, planned from a prompt file and run, beside plain diffusers; and the README's table of it."""
+"""Every kind of pipeline, planned from a prompt file and run, beside plain diffusers; and its row in the docs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from omni_cli.media import Kind
-from tests.pipelines.cases import CASES, Case
+from tests import tiny
+from tests.pipelines.cases import CASES, MORE, Case
 from tests.pipelines.measure import measure
 from tests.pipelines.table import row, rows
 
@@ -21,7 +22,6 @@ LEAST_CONTRAST = {Kind.IMAGE: 15, Kind.VIDEO: 15, Kind.AUDIO: 1e-4}
 """Standard deviation of the levels, or samples: an empty output would prove nothing."""
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.model for case in CASES])
 def test_a_pipeline_gives_the_bytes_of_diffusers(case: Case, tiny_model: Callable[[str], Path], inputs: Path) -> None:
     outcome = measure(case, tiny_model(case.model), inputs)
     assert outcome.alone == 0
@@ -32,9 +32,11 @@ def test_a_pipeline_gives_the_bytes_of_diffusers(case: Case, tiny_model: Callabl
     told, total = [step for step, _ in outcome.steps], outcome.steps[-1][1]
     assert told == sorted(set(told))
     assert 2 <= told[-1] == total
+    ours, theirs = outcome.defaults
+    assert ours == theirs
     assert row(case, outcome) in rows(), "run: python -m tests.pipelines.table"
 
 
 def test_the_table_has_a_row_for_every_pipeline_and_no_other() -> None:
-    assert len(rows()) == len(CASES) >= 28
-    assert len(set(rows())) == len(CASES)
+    assert len(rows()) == len(set(rows())) == len(CASES + MORE) >= 80
+    assert {case.model for case in CASES + MORE} <= set(tiny.NAMES)

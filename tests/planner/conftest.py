@@ -1,20 +1,22 @@
-"""A request with a place, and a planner over a folder, for the tests of planning."""
+"""Located requests, cards and planners over a folder, for the tests of planning."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from omni_cli.config import ModelConfig, OutputConfig, RunConfig
-from omni_cli.errors import Problem
+from omni_cli.errors import Diagnostic
 from omni_cli.media import Kind
 from omni_cli.models.cards import Card, SizeRule
-from omni_cli.planner import Facts, Models, Planner
+from omni_cli.planner import ModelFacts, Models, Planner
 from omni_cli.request import GenerationRequest, ModelInfo
 
 
 @dataclass(frozen=True)
 class Row:
-    """A located request whose fields all stand in column 7."""
+    """A request with a place; its fields are all in column 7."""
 
     request: GenerationRequest
     index: int = 0
@@ -23,23 +25,23 @@ class Row:
     def line(self) -> int:
         return self.index + 1
 
-    def problem(self, field: str, message: str, allowed: str = "") -> Problem:
-        return Problem("prompts.jsonl", self.line, 7, field, message, allowed)
+    def problem(self, field: str, cause: str, remedy: str = "") -> Diagnostic:
+        return Diagnostic(cause, remedy, field=field, source="prompts.jsonl", line=self.line, column=7)
 
 
 @pytest.fixture
 def ask():
-    """ask(index=3, id="a", ...) gives a located request; a prompt is added unless one is given."""
+    """ask(index=3, id="a", ...) gives a located request; its prompt and its id (the index) are added unless given."""
 
     def make(index: int = 0, **fields) -> Row:
-        return Row(GenerationRequest(**{"prompt": "a red circle", **fields}), index)
+        return Row(GenerationRequest(**{"prompt": "a red circle", "id": f"{index:05d}", **fields}), index)
 
     return make
 
 
 @pytest.fixture
 def card():
-    """A video card with the rules of Wan."""
+    """Return a video card with the rules of Wan."""
     return Card(
         pipeline="WanPipeline",
         kind=Kind.VIDEO,
@@ -63,7 +65,7 @@ def card():
 
 @pytest.fixture
 def image_card():
-    """An image-to-image card."""
+    """Return an image-to-image card."""
     return Card(
         pipeline="FluxPipeline",
         kind=Kind.IMAGE,
@@ -78,7 +80,7 @@ VERSIONS = {"torch": "2.13.0", "diffusers": "0.42.1", "transformers": "5.1.0"}
 
 @pytest.fixture
 def planner(tmp_path, card):
-    """planner(seed=1, output={...}, defaults={...}, card=..., info=..., versions=...) over tmp_path/out, inputs from tmp_path."""
+    """planner(seed=1, output={...}, card=..., ...) makes one over tmp_path/out, with inputs in tmp_path."""
 
     def make(*, output=None, defaults=None, model=None, info=INFO, versions=VERSIONS, card=card, **config) -> Planner:
         run = RunConfig(
@@ -87,7 +89,20 @@ def planner(tmp_path, card):
             defaults=GenerationRequest(**(defaults or {})),
             **config,
         )
-        models = Models(run.model, tmp_path, lambda model: Facts(card, info, versions))
+        models = Models(run.model, tmp_path, lambda model: ModelFacts(card, info, versions))
         return Planner(run, models, tmp_path)
 
     return make
+
+
+def fill_output_folder(folder: Path) -> None:
+    """Make an output folder with files, folders, links and a pipe in the way, unless it exists."""
+    if folder.exists():
+        return
+    folder.mkdir()
+    (folder / "dir.mp4").mkdir()
+    (folder / "é.mp4").mkdir()
+    (folder / "B.mp4").write_text("older output")
+    (folder / "link.mp4").symlink_to("/etc/passwd")
+    (folder / "way").symlink_to("/etc")
+    os.mkfifo(folder / "pipe.mp4")

@@ -1,4 +1,4 @@
-"""Which requests share a call, and how the stream falls into calls."""
+"""Batch keys, and the calls that a stream of requests is cut into."""
 
 import msgspec
 import pytest
@@ -6,24 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omni_cli.planner import batches
-from omni_cli.planner.batches import batch_key
-from omni_cli.request import GenerationRequest, PlannedRequest
-
-
-def planned(index: int, key: str, outputs: int = 1) -> PlannedRequest:
-    return PlannedRequest(
-        request=GenerationRequest(id=str(index)),
-        index=index,
-        seeds=tuple(range(outputs)),
-        files=tuple(f"{index}-{n}" for n in range(outputs)),
-        fingerprint="",
-        batch_key=key,
-    )
+from omni_cli.planner.batches import shape_of
+from omni_cli.request import GenerationRequest
+from tests.factories import planned
 
 
 def grouped(keys: str, size: int, look_ahead: int) -> list[str]:
-    """Keys are letters, "." is a request that shares with none; the result shows the indices of each call."""
-    stream = (planned(i, "" if key == "." else key) for i, key in enumerate(keys))
+    """Keys are letters, "." stands for no key; return the indices of each call."""
+    stream = (planned(index=i, batch_key="" if key == "." else key) for i, key in enumerate(keys))
     return ["".join(str(request.index) for request in batch) for batch in batches(stream, size, look_ahead)]
 
 
@@ -45,14 +35,15 @@ def test_equal_keys_share_a_call_within_the_look_ahead(keys, size, look_ahead, c
     assert grouped(keys, size, look_ahead) == calls
 
 
-def test_outputs_count_towards_the_size():
-    stream = [planned(0, "a", 2), planned(1, "a", 2), planned(2, "a", 1), planned(3, "b", 9), planned(4, "b", 1)]
+def test_outputs_count_towards_the_call_size():
+    outputs = [("a", 2), ("a", 2), ("a", 1), ("b", 9), ("b", 1)]
+    stream = [planned(index=i, batch_key=key, seeds=tuple(range(n))) for i, (key, n) in enumerate(outputs)]
     assert [[r.index for r in batch] for batch in batches(stream, 3, 8)] == [[0, 2], [1], [3], [4]]
 
 
-def test_the_stream_is_not_read_further_than_the_look_ahead():
+def test_batches_reads_no_further_than_the_look_ahead():
     read = []
-    stream = (read.append(i) or planned(i, "") for i in range(100))
+    stream = (read.append(i) or planned(index=i) for i in range(100))
     calls = batches(stream, 4, 5)
     next(calls)
     assert read == [0, 1, 2, 3, 4, 5]
@@ -63,31 +54,41 @@ def test_the_stream_is_not_read_further_than_the_look_ahead():
     st.integers(1, 5),
     st.integers(0, 10),
 )
-def test_nothing_is_lost_starved_or_mixed(requests, size, look_ahead):
-    calls = list(batches((planned(i, key, n) for i, (key, n) in enumerate(requests)), size, look_ahead))
+def test_batches_lose_starve_and_mix_nothing(requests, size, look_ahead):
+    stream = (planned(index=i, batch_key=key, seeds=tuple(range(n))) for i, (key, n) in enumerate(requests))
+    calls = list(batches(stream, size, look_ahead))
     assert sorted(r.index for call in calls for r in call) == list(range(len(requests)))
     heads = [call[0].index for call in calls]
     assert heads == sorted(heads)
     for call in calls:
-        assert len({r.batch_key for r in call}) == 1
-        assert len(call) == 1 or (call[0].batch_key and sum(len(r.seeds) for r in call) <= size)
+        assert len({r.shape.batch_key for r in call}) == 1
+        assert len(call) == 1 or (call[0].shape.batch_key and sum(len(r.seeds) for r in call) <= size)
         assert [r.index for r in call] == sorted(r.index for r in call)
 
 
 def key(card, **fields):
-    return batch_key(GenerationRequest(**{"id": "a", "prompt": "p", "height": 64, **fields}), card)
+    return shape_of(GenerationRequest(**{"id": "a", "prompt": "p", "height": 64, **fields}), card).batch_key
 
 
 @pytest.mark.parametrize(
     "fields",
     [{"prompt": "q"}, {"seed": 4}, {"id": "b"}, {"output": "x"}, {"format": "gif"}, {"fps": 3.0}],
 )
-def test_what_each_sample_has_for_itself_is_not_in_the_key(card, fields):
+def test_fields_of_one_sample_are_not_in_the_batch_key(card, fields):
     assert key(card, **fields) == key(card) != ""
 
 
-def test_the_text_of_a_negative_prompt_is_not_in_the_key_but_that_there_is_one(card):
+def test_presence_of_a_negative_prompt_is_in_the_batch_key(card):
     assert key(card, negative_prompt="x") == key(card, negative_prompt="") != key(card)
+
+
+@pytest.mark.parametrize("text", ["prompt", "negative_prompt"])
+def test_only_equal_texts_with_weights_share_a_call(card, text):
+    def weighted(words):
+        return key(card, **{"seed": len(words), text: words, "prompt_weighting": "a1111"})
+
+    assert weighted("a (b:1.2)") == weighted("a (b:1.2)") != weighted("a (b:1.3), " * 40) != ""
+    assert weighted("a (b:1.2)") != key(card, **{text: "a (b:1.2)"})
 
 
 @pytest.mark.parametrize(
@@ -101,18 +102,28 @@ def test_the_text_of_a_negative_prompt_is_not_in_the_key_but_that_there_is_one(c
         {"prompt": None},
     ],
 )
-def test_what_one_call_has_once_is_in_the_key(card, fields):
+def test_fields_of_a_whole_call_are_in_the_batch_key(card, fields):
     assert key(card, **fields) not in (key(card), "")
 
 
 @pytest.mark.parametrize(
     "fields", [{"image": "a"}, {"mask": "a"}, {"video": "a"}, {"last_image": "a"}, {"extra": {"prompt_2": "x"}}]
 )
-def test_requests_with_inputs_or_second_prompts_go_alone(card, fields):
+def test_requests_with_inputs_or_further_prompts_have_no_batch_key(card, fields):
     assert key(card, **fields) == ""
 
 
-def test_cards_decide_whether_requests_share_and_whether_fps_conditions(card):
+def test_card_decides_on_batching_and_on_fps(card):
     assert key(msgspec.structs.replace(card, batchable=False)) == ""
     conditioned = msgspec.structs.replace(card, parameters=("prompt", "frame_rate"))
     assert key(conditioned, fps=3.0) != key(conditioned, fps=4.0)
+
+
+def test_latent_output_is_in_the_batch_key_and_other_formats_are_not(card):
+    assert key(card, interpolate=2, format="webm") == key(card) == key(card, format="frames")
+    assert key(card, format="latent") != key(card)
+
+
+def test_values_that_json_cannot_tell_apart_have_keys_of_their_own(card):
+    values = (None, float("inf"), float("nan"), 1, 1.0, True)
+    assert len({key(card, extra={"a": value}) for value in values}) == len(values)

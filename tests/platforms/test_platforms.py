@@ -1,4 +1,4 @@
-"""What a device offers, and which one a name means."""
+"""Platforms: device names, events and streams, pinned memory, out-of-memory errors."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,15 +12,14 @@ import torch
 from omni_cli import platforms
 from omni_cli.errors import UsageError
 from omni_cli.platforms.base import Platform
-from omni_cli.platforms.cpu import CpuPlatform
 from omni_cli.platforms.cuda import CudaPlatform, RocmPlatform
-from omni_cli.platforms.others import MpsPlatform, MusaPlatform, NpuPlatform, XpuPlatform
-from omni_cli.platforms.streams import StreamPlatform
+from omni_cli.platforms.streamless import CpuPlatform, MpsPlatform
+from omni_cli.platforms.streams import MusaPlatform, NpuPlatform, StreamPlatform, XpuPlatform
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 
-def test_the_base_is_a_safe_no_op() -> None:
+def test_the_base_platform_does_nothing() -> None:
     base = Platform()
     assert base.record_device_event() is None
     assert base.host_time(None) is None
@@ -32,20 +31,20 @@ def test_the_base_is_a_safe_no_op() -> None:
     assert not base.is_available()
 
 
-def test_every_accelerator_of_the_design_is_looked_for_before_the_cpu() -> None:
+def test_every_accelerator_is_preferred_to_the_cpu() -> None:
     names = [platform().name for platform in platforms.PLATFORMS]
-    assert names == ["cuda", "rocm", "xpu", "npu", "musa", "mps", "cpu"]
+    assert names == ["cuda", "rocm", "xpu", "npu", "musa", "privateuseone", "mps", "cpu"]
     assert platforms.available()[-1].name == "cpu"
 
 
 @pytest.mark.parametrize("kind", [NpuPlatform, MusaPlatform, XpuPlatform, MpsPlatform])
-def test_a_backend_that_is_not_there_is_not_available(kind: type[Platform]) -> None:
+def test_a_backend_that_is_not_installed_is_not_available(kind: type[Platform]) -> None:
     assert kind().device_count() in (0, 1)
     if not hasattr(torch, kind.torch_type) or kind is MpsPlatform:
         assert kind().is_available() is (kind is MpsPlatform and torch.backends.mps.is_available())
 
 
-def test_the_cpu_computes_in_float32_and_knows_its_own_exhaustion() -> None:
+def test_the_cpu_computes_in_float32_and_recognises_its_out_of_memory_error() -> None:
     platform = CpuPlatform()
     assert platform.default_dtype() is torch.float32
     with pytest.raises(RuntimeError) as caught:
@@ -54,7 +53,7 @@ def test_the_cpu_computes_in_float32_and_knows_its_own_exhaustion() -> None:
     assert not platform.is_out_of_memory(RuntimeError("shapes differ"))
 
 
-def test_names_are_resolved_and_unknown_devices_name_those_there_are() -> None:
+def test_an_unknown_device_is_an_error_that_lists_the_available_ones() -> None:
     assert platforms.resolve("cpu")[1] == "cpu"
     with pytest.raises(UsageError, match=r"--device tpu: no such device here; there are: .*cpu \(1\)"):
         platforms.resolve("tpu")
@@ -63,7 +62,7 @@ def test_names_are_resolved_and_unknown_devices_name_those_there_are() -> None:
 
 
 class FakeEvent:
-    """An event whose time is the value of a shared counter when it was recorded."""
+    """An event whose time is the length of the shared log when it was recorded."""
 
     def __init__(self, log: list[Any], enable_timing: bool) -> None:
         self.log, self.timing, self.at = log, enable_timing, 0.0
@@ -91,7 +90,7 @@ class FakeStream:
 
 
 class FakeModule:
-    """`torch.cuda` as far as a stream platform uses it."""
+    """A fake `torch.cuda` that logs calls."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []
@@ -131,7 +130,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModule:
     return module
 
 
-def test_the_side_stream_waits_for_the_forwards_event_and_is_finished_at_the_end(fake: FakeModule) -> None:
+def test_the_side_stream_waits_for_the_event_and_is_finished_when_the_context_exits(fake: FakeModule) -> None:
     platform = NpuPlatform()
     event = platform.record_device_event()
     with platform.side_stream(event):
@@ -139,7 +138,7 @@ def test_the_side_stream_waits_for_the_forwards_event_and_is_finished_at_the_end
     assert fake.log == [("record", None), "enter", ("wait", event), "copy", "leave", "stream synchronized"]
 
 
-def test_events_are_placed_on_the_hosts_clock_by_an_anchor(fake: FakeModule) -> None:
+def test_event_times_are_converted_to_the_host_clock(fake: FakeModule) -> None:
     platform = NpuPlatform()
     platform.activate("npu:1")
     assert ("device", "1") in fake.log
@@ -158,16 +157,16 @@ def test_workers_are_spread_over_the_devices(fake: FakeModule) -> None:
         platforms.resolve("npu:2")
 
 
-def test_each_thread_has_a_stream_of_its_own(fake: FakeModule) -> None:
+def test_a_thread_keeps_its_side_stream(fake: FakeModule) -> None:
     platform = StreamPlatform()
     platform.module_name = "npu"
     assert platform._stream() is platform._stream()
 
 
-STREAMED = [CudaPlatform, RocmPlatform, XpuPlatform, NpuPlatform, MusaPlatform]
+STREAM_PLATFORMS = [CudaPlatform, RocmPlatform, XpuPlatform, NpuPlatform, MusaPlatform]
 
 
-@pytest.mark.parametrize("kind", STREAMED)
+@pytest.mark.parametrize("kind", STREAM_PLATFORMS)
 def test_events_are_recorded_and_waited_for_on_every_platform_with_streams(
     kind: type[StreamPlatform], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +182,7 @@ def test_events_are_recorded_and_waited_for_on_every_platform_with_streams(
 
 
 @pytest.mark.parametrize("platform", [Platform(), CpuPlatform(), MpsPlatform()], ids=lambda p: str(p.name))
-def test_where_there_are_no_streams_there_is_no_event_and_waiting_is_for_everything(
+def test_a_platform_without_streams_records_no_event_and_waits_for_all_work(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[str] = []
@@ -201,18 +200,22 @@ def test_where_there_are_no_streams_there_is_no_event_and_waiting_is_for_everyth
         (MusaPlatform(), "MUSA out of memory. Tried to allocate 2.00 GiB"),
         (XpuPlatform(), "XPU out of memory. Tried to allocate 2.00 GiB"),
         (MpsPlatform(), "MPS backend out of memory (MPS allocated: 8.00 GB)"),
+        (CudaPlatform(), "CUDA error: out of memory"),
+        (CudaPlatform(), "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        (CudaPlatform(), "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        (RocmPlatform(), "HIP error: hipErrorOutOfMemory"),
+        (XpuPlatform(), "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+        (CpuPlatform(), "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_backends_that_raise_a_plain_error_are_understood(platform: Platform, message: str) -> None:
+def test_out_of_memory_errors_that_are_plain_runtime_errors_are_recognised(platform: Platform, message: str) -> None:
     assert platform.is_out_of_memory(RuntimeError(message))
     assert platform.is_out_of_memory(torch.OutOfMemoryError("any"))
     assert not platform.is_out_of_memory(RuntimeError("shapes differ"))
     assert not platform.is_out_of_memory(ValueError(message))
 
 
-def test_a_backend_outside_of_torch_is_brought_in_where_it_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_backend_outside_of_torch_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch_musa.py").write_text(
         "import torch\nfrom tests.platforms.test_platforms import FakeModule\ntorch.musa = FakeModule()\n"
     )
@@ -223,7 +226,7 @@ def test_a_backend_outside_of_torch_is_brought_in_where_it_is_installed(
     assert platforms.resolve("musa", 1)[1] == "musa:1"
 
 
-def test_a_backend_that_is_broken_counts_as_not_there_and_is_told(
+def test_a_backend_that_cannot_be_imported_is_unavailable_and_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "torch_npu.py").write_text("raise ImportError('libascend_hal.so: cannot open shared object file')\n")
@@ -233,7 +236,7 @@ def test_a_backend_that_is_broken_counts_as_not_there_and_is_told(
 
 
 @cuda
-def test_a_registered_slot_takes_a_copy_from_the_side_stream() -> None:
+def test_a_copy_to_pinned_memory_on_the_side_stream_arrives() -> None:
     platform = CudaPlatform()
     platform.activate("cuda:0")
     memory = mmap.mmap(-1, 1 << 20)

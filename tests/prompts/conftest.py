@@ -1,13 +1,17 @@
+"""Prompt files from standard input: their rows, their requests, their problems."""
+
 import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from omni_cli.errors import Problem
-from omni_cli.prompts import Located, read
+from omni_cli.errors import Diagnostic
+from omni_cli.prompts import LocatedRequest, read
+from omni_cli.prompts.reader import ReadOptions
 from omni_cli.request import GenerationRequest
 
-Rows = list[Located | Problem]
+Rows = list[LocatedRequest | Diagnostic]
 
 
 def as_bytes(content: str | bytes) -> bytes:
@@ -16,25 +20,27 @@ def as_bytes(content: str | bytes) -> bytes:
 
 @pytest.fixture
 def rows() -> Callable[..., Rows]:
-    """All rows of a content read from standard input."""
-    return lambda content, kind=None: list(read("-", stdin=io.BytesIO(as_bytes(content)), format=kind))
+    """Return rows(content, format), which reads all rows of a content."""
+    return lambda content, kind=None, **options: list(
+        read("-", binary=io.BytesIO(as_bytes(content)), options=ReadOptions(format=kind, **options))
+    )
 
 
 @pytest.fixture
 def requests(rows: Callable[..., Rows]) -> Callable[..., list[GenerationRequest]]:
-    """The requests of a content that must be without fault."""
+    """Return requests(content, format), which reads a content that must have no mistake."""
 
-    def all_requests(content: str | bytes, kind: str | None = None) -> list[GenerationRequest]:
-        found = rows(content, kind)
-        assert [str(row) for row in found if isinstance(row, Problem)] == []
+    def all_requests(content: str | bytes, kind: str | None = None, **options: Any) -> list[GenerationRequest]:
+        found = rows(content, kind, **options)
+        assert [str(row) for row in found if isinstance(row, Diagnostic)] == []
         return [row.request for row in found]
 
     return all_requests
 
 
 @pytest.fixture
-def faults(rows: Callable[..., Rows]) -> Callable[..., list[str]]:
-    """The problems of a content as "line:column: ...", without the name of the source."""
-    return lambda content, kind=None: [
-        str(row).removeprefix("<stdin>:") for row in rows(content, kind) if isinstance(row, Problem)
+def problems(rows: Callable[..., Rows]) -> Callable[..., list[str]]:
+    """Return problems(content, format): the diagnostics as "line:column: ..."."""
+    return lambda content, kind=None, **options: [
+        str(row).removeprefix("<stdin>:") for row in rows(content, kind, **options) if isinstance(row, Diagnostic)
     ]

@@ -1,4 +1,4 @@
-"""Any file is judged whole: each of its lines is a request that can be rendered, or an error with its place; nothing raises."""
+"""Any file is validated whole: each line is a request that can be rendered or a mistake with its place."""
 
 import gzip
 import random
@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omni_cli.config import OutputConfig, RunConfig
-from omni_cli.errors import Problem, PromptFileError, UsageError
+from omni_cli.errors import Diagnostic, PromptFileError, UsageError
 from omni_cli.planner import Planner
-from omni_cli.planner.check_file import check_file, from_here
-from omni_cli.planner.models import Facts, Models
-from omni_cli.planner.source import Source
-from omni_cli.prompts import Located
+from omni_cli.planner.check_file import check_file, local_lookup
+from omni_cli.planner.identity import with_ids
+from omni_cli.planner.models import ModelFacts, Models
+from omni_cli.planner.resolve import SourcedRequest
+from omni_cli.prompts.prompt_source import PromptSource
 from omni_cli.request import GenerationRequest, ModelInfo
 from omni_cli.transport.messages import ExecuteModel, decode_to_worker, encode
 from tests.prompts.fuzz import line, mutated, record
@@ -29,35 +30,35 @@ INFO = ModelInfo(id="demo", revision="r", pipeline="WanPipeline", dtype="float32
 CONFIG = RunConfig(output=OutputConfig(output_dir="/nonexistent/out"))
 
 
-def judge(path: Path) -> dict[int, str]:
-    """What becomes of each line that holds something: "request" or "problem". AssertionError if it is not as it must be."""
-    card = from_here(CONFIG)(CONFIG.model).card
+def validate_file(path: Path) -> dict[int, str]:
+    """Check every row of `path` and return "request" or "problem" for each line that is not blank."""
+    card = local_lookup(CONFIG)(CONFIG.model).card
     assert card is not None
-    models = Models(CONFIG.model, path.parent, lambda model: Facts(card, INFO, {}))
+    models = Models(CONFIG.model, path.parent, lambda model: ModelFacts(card, INFO, {}))
     planner = Planner(CONFIG, models, path.parent)
-    told: dict[int, str] = {}
-    with Source(str(path), GenerationRequest()) as source:
-        for row in source.rows():
-            problems = [row] if isinstance(row, Problem) else planner.check(row)
+    fates: dict[int, str] = {}
+    with PromptSource(str(path), GenerationRequest()) as source:
+        for row in with_ids(source.rows(), path.parent):
+            problems = [row] if isinstance(row, Diagnostic) else planner.check(row)
             for problem in problems:
                 check_problem(problem)
-                told[problem.line] = "problem"
-            if isinstance(row, Located) and not problems:
+                fates[problem.line] = "problem"
+            if not isinstance(row, Diagnostic) and not problems:
                 check_plan(planner, row)
-                told.setdefault(row.row.line, "request")
-    return told
+                fates.setdefault(row.line, "request")
+    return fates
 
 
-def check_problem(problem: Problem) -> None:
-    """It says where and what, in characters that can be shown."""
+def check_problem(problem: Diagnostic) -> None:
+    """Check that the problem has a place and prints."""
     assert str(problem).isprintable(), repr(problem)
     assert problem.line >= 1
     assert problem.column >= 1
     assert 0 < len(str(problem)) < 2000
 
 
-def check_plan(planner: Planner, row: Located) -> None:
-    """It crosses to a worker as it is, and its files stay in the folder."""
+def check_plan(planner: Planner, row: SourcedRequest) -> None:
+    """Check that the plan of `row` survives the way to a worker, and that its files stay in the folder."""
     planned = planner.plan(row)
     call = ExecuteModel(rpc_id=1, batch_id="b", requests=(planned,))
     assert decode_to_worker(encode(call)) == call
@@ -70,7 +71,7 @@ def check_plan(planner: Planner, row: Located) -> None:
 
 
 def fuzzed_files(dice: random.Random, count: int, folder: Path) -> Iterator[tuple[Path, Sequence[bytes]]]:
-    """`count` lines as files of all kinds, one after the other under the same few names."""
+    """Yield `count` lines as files of all formats, one after the other under the same few names."""
     for number, start in enumerate(range(0, count, PER_FILE)):
         part = range(start, min(count, start + PER_FILE))
         kind = ("jsonl", "jsonl", "json", "csv", "tsv", "txt")[number % 6]
@@ -95,11 +96,11 @@ def test_every_line_is_a_request_or_an_error_with_its_place(
     count = LONG if asked else SMALL
     fates = {"request": 0, "problem": 0}
     for path, lines in fuzzed_files(random.Random(seed), count, tmp_path):
-        told = judge(path)
+        lines_read = validate_file(path)
         if path.suffix == ".jsonl":
-            said = {number for number, raw in enumerate(lines, 1) if raw.strip(BLANK)}
-            assert told.keys() >= said, f"{path}: nothing is said of lines {sorted(said - told.keys())}"
-        for fate in told.values():
+            filled = {number for number, raw in enumerate(lines, 1) if raw.strip(BLANK)}
+            assert lines_read.keys() >= filled, f"{path}: lines without a fate: {sorted(filled - lines_read.keys())}"
+        for fate in lines_read.values():
             fates[fate] += 1
     assert min(fates.values()) > count // 20, fates
     if asked:
@@ -114,7 +115,7 @@ def test_a_compressed_file_that_was_cut_off_is_an_error_and_never_a_traceback(tm
         for data in (whole[: len(whole) // 2], whole[:5], mutated(dice, whole), b""):
             path = tmp_path / name
             path.write_bytes(data)
-            with Source(str(path), GenerationRequest()) as source, pytest.raises(UsageError):
+            with PromptSource(str(path), GenerationRequest()) as source, pytest.raises(UsageError):
                 check_file(CONFIG, source)
 
 
@@ -131,7 +132,7 @@ parts = st.sampled_from(
 def test_a_whole_file_is_counted_or_refused(content: bytes, kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"p.{kind}"
     path.write_bytes(content)
-    with Source(str(path), GenerationRequest()) as source:
+    with PromptSource(str(path), GenerationRequest()) as source:
         try:
             assert check_file(CONFIG, source) >= 1
         except PromptFileError as error:

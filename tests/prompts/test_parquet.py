@@ -1,9 +1,12 @@
+"""Parquet: one request a row."""
+
 import importlib.util
 
 import pytest
 
 from omni_cli.errors import UsageError
 from omni_cli.prompts import read
+from omni_cli.prompts.reader import ReadOptions
 from omni_cli.request import Adapter, GenerationRequest
 
 INSTALLED = importlib.util.find_spec("pyarrow") is not None
@@ -19,7 +22,7 @@ def test_without_pyarrow_the_message_says_what_to_install(tmp_path):
 
 def test_parquet_cannot_be_piped():
     with pytest.raises(UsageError, match="cannot be read from a pipe"):
-        read("-", format="parquet")
+        read("-", options=ReadOptions(format="parquet"))
 
 
 @pytest.mark.skipif(not INSTALLED, reason="needs pyarrow")

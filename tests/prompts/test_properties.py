@@ -1,3 +1,5 @@
+"""Properties over random requests and random bytes: what is written reads back equal, and nothing raises."""
+
 import io
 import json
 import math
@@ -7,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omni_cli.errors import Problem
-from omni_cli.prompts import FIELDS, FORMATS, Located, read
+from omni_cli.errors import Diagnostic
+from omni_cli.prompts import FIELDS, FORMATS, LocatedRequest, read
 from omni_cli.prompts.fields import ALIASES
+from omni_cli.prompts.reader import ReadOptions
 from omni_cli.request import MAX_SEED, Adapter, GenerationRequest
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,7 +33,7 @@ def maybe(values):
     return st.none() | values
 
 
-sound_requests = st.builds(
+valid_requests = st.builds(
     GenerationRequest,
     id=maybe(words),
     prompt=st.tuples(text, words).map("".join),
@@ -58,11 +61,11 @@ sound_requests = st.builds(
 
 
 def rows_of(content, kind):
-    return list(read("-", stdin=io.BytesIO(content), format=kind))
+    return list(read("-", binary=io.BytesIO(content), options=ReadOptions(format=kind)))
 
 
 @QUICK
-@given(sound_requests)
+@given(valid_requests)
 def test_a_request_encoded_as_a_json_line_reads_back_equal(request):
     line = msgspec.json.encode(request)
     assert [row.request for row in rows_of(line, "jsonl")] == [request]
@@ -70,17 +73,17 @@ def test_a_request_encoded_as_a_json_line_reads_back_equal(request):
 
 
 @QUICK
-@given(sound_requests, st.data())
-def test_spelling_does_not_matter(request, data):
-    """Escapes, blanks and explicit nulls send a row the slow way, which must come to the same request."""
+@given(valid_requests, st.data())
+def test_escapes_blanks_and_nulls_do_not_change_the_request(request, data):
+    """Such rows miss the fast path."""
     row = json.loads(msgspec.json.encode(request)) | {"seed": request.seed, "num_outputs": request.num_outputs}
     spelled = json.dumps(row, ensure_ascii=data.draw(st.booleans()), indent=data.draw(st.sampled_from([None, 1])))
     assert [one.request for one in rows_of(spelled.encode(), "json")] == [request]
 
 
 @QUICK
-@given(sound_requests)
-def test_every_field_can_be_placed(request):
+@given(valid_requests)
+def test_every_field_can_be_located(request):
     line = msgspec.json.encode(request)
     (row,) = rows_of(line, "jsonl")
     characters = line.decode()
@@ -119,12 +122,12 @@ def test_any_bytes_give_rows_or_printable_problems_and_never_raise(kind, content
     found = rows_of(content, kind)
     assert found
     for row in found:
-        assert isinstance(row, Located | Problem)
-        if isinstance(row, Problem):
+        assert isinstance(row, LocatedRequest | Diagnostic)
+        if isinstance(row, Diagnostic):
             assert str(row).isprintable()
             assert row.line >= 1
             assert row.column >= 1
-            assert row.line <= content.count(b"\n") + 1
+            assert row.line <= content.count(b"\n") + content.count(b"\r") + 1
         else:
             assert msgspec.json.decode(msgspec.json.encode(row.request), type=GenerationRequest) == row.request
             row.at("prompt")
@@ -133,8 +136,8 @@ def test_any_bytes_give_rows_or_printable_problems_and_never_raise(kind, content
 @QUICK
 @given(st.lists(near_json.map(lambda part: b'{"prompt":"x",' + part + b"}"), min_size=1, max_size=3))
 def test_an_array_holds_its_lines_requests(lines):
-    """Whatever is sound as a line is sound as an element, and comes to the same."""
-    sound = [line for line in lines if b"\n" not in line and isinstance(rows_of(line, "jsonl")[0], Located)]
+    """A line that is valid is valid as an element and gives the same request."""
+    sound = [line for line in lines if b"\n" not in line and isinstance(rows_of(line, "jsonl")[0], LocatedRequest)]
     if sound:
         as_lines = [row.request for row in rows_of(b"\n".join(sound), "jsonl")]
         assert [row.request for row in rows_of(b"[" + b",".join(sound) + b"]", "json")] == as_lines

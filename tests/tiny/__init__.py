@@ -1,16 +1,18 @@
 """Tiny pipelines with random weights, built from configurations in code: no download, no network.
 
-`save(name, folder)` builds one and saves it as a diffusers folder; `NAMES` lists them. Real classes, real scale factors where
-that costs nothing, a second or less each. The `tiny_model` fixture of `tests/worker/conftest.py` caches them per session.
+`save(name, folder)` builds one and saves it as a diffusers folder; `NAMES` lists them. Real classes, real scale factors
+where that costs nothing, a second or less each. The `tiny_model` fixture of `tests/worker/conftest.py` caches them per
+session.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.tiny import edits, images, newer, sounds, videos, wan
+from tests.tiny import edits, images, newer, predictions, siblings, sounds, videos, wan
 
 BUILDERS: dict[str, Callable[[], Any]] = {
     build.__name__: build
@@ -42,6 +44,10 @@ BUILDERS: dict[str, Callable[[], Any]] = {
         newer.kandinsky_22,
         newer.ddpm,
         newer.ddim,
+        newer.kandinsky_5,
+        predictions.marigold_depth,
+        predictions.marigold_normals,
+        predictions.marigold_intrinsics,
         wan.wan,
         wan.wan_ti2v,
         wan.wan_a14b,
@@ -51,6 +57,8 @@ BUILDERS: dict[str, Callable[[], Any]] = {
         wan.wan_v2v,
         wan.wan_vace,
         wan.helios,
+        wan.cosmos_3,
+        wan.skyreels_v2v,
         videos.ltx,
         videos.ltx_i2v,
         videos.ltx_2,
@@ -62,8 +70,15 @@ BUILDERS: dict[str, Callable[[], Any]] = {
         videos.animatediff,
         videos.stable_video_diffusion,
         sounds.stable_audio,
+        sounds.stable_audio_3,
+        sounds.longcat_audio,
+        sounds.audioldm_2,
+        sounds.ace_step,
+        siblings.stable_diffusion_pix2pix,
+        siblings.stable_diffusion_xl_controlnet,
+        siblings.ltx_condition,
     )
-}
+} | {name: partial(siblings.sibling, name) for name in siblings.SIBLINGS}
 
 NAMES = tuple(BUILDERS)
 

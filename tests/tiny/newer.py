@@ -5,14 +5,14 @@ from typing import Any
 import diffusers as d
 
 from tests.tiny.images import stable_diffusion
-from tests.tiny.parts import WIDTH, autoencoder, clip_text, clip_tokenizer, t5, tokenizer, unet, vivid
-from tests.tiny.texts import chat_tokenizer, clip_pictures, clip_vision, gemma2, mistral3, qwen3
+from tests.tiny.parts import WIDTH, autoencoder, clip_text, clip_tokenizer, qwen_vl, t5, tokenizer, unet, vivid
+from tests.tiny.texts import chat_tokenizer, clip_pictures, clip_vision, gemma2, mistral3, picture_processor, qwen3
 
 _HEADS = {"num_attention_heads": 2, "attention_head_dim": 16}
 
 
 def flux_2() -> d.Flux2Pipeline:
-    """Flux 2: hidden states of three layers of Mistral side by side, latents that are normalized by batch statistics."""
+    """Flux 2: hidden states of three layers of Mistral, latents normalized by batch statistics."""
     return d.Flux2Pipeline(text_encoder=mistral3(), tokenizer=chat_tokenizer(512), **_flux_2())
 
 
@@ -228,3 +228,28 @@ def _flux_2() -> dict[str, Any]:
             axes_dims_rope=(4, 4, 4, 4),
         ).eval(),
     }
+
+
+def kandinsky_5() -> d.Kandinsky5T2IPipeline:
+    """Kandinsky 5's pictures: its output is called `image`."""
+    processor = picture_processor()
+    return d.Kandinsky5T2IPipeline(
+        transformer=d.Kandinsky5Transformer3DModel(
+            in_visual_dim=4,
+            in_text_dim=WIDTH,
+            in_text_dim2=WIDTH,
+            time_dim=WIDTH,
+            out_visual_dim=4,
+            model_dim=24,
+            ff_dim=WIDTH,
+            num_text_blocks=1,
+            num_visual_blocks=1,
+            axes_dims=(2, 2, 4),
+        ).eval(),
+        vae=autoencoder(4),
+        text_encoder=qwen_vl(),
+        tokenizer=processor,
+        text_encoder_2=clip_text(),
+        tokenizer_2=clip_tokenizer(),
+        scheduler=d.FlowMatchEulerDiscreteScheduler(),
+    )

@@ -1,4 +1,4 @@
-"""A tiny repository with code of its own, in the manner of HunyuanImage 3.0: a language model that has `generate_image`."""
+"""A tiny repository with code of its own, like HunyuanImage 3.0: a language model with `generate_image`."""
 
 from pathlib import Path
 

@@ -50,9 +50,9 @@ _DECODER = {
 }
 
 
-def chat_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
+def chat_tokenizer(max_length: int, marks: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
     """A tokenizer whose chat template is the messages' text, one after another."""
-    result = tokenizer(max_length)
+    result = tokenizer(max_length, marks=marks)
     result.chat_template = _CHAT
     return result
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import diffusers as d
 
-from tests.tiny.parts import WIDTH, tokenizer, vivid
-from tests.tiny.texts import clip_pictures, clip_vision, umt5
+from tests.tiny.parts import MARKS, VOCABULARY, WIDTH, tokenizer, vivid
+from tests.tiny.texts import chat_tokenizer, clip_pictures, clip_vision, umt5
 
 LATENTS = 4
 
@@ -140,3 +140,33 @@ def _sizes() -> dict[str, Any]:
 
 def _transformer(**more: Any) -> d.WanTransformer3DModel:
     return d.WanTransformer3DModel(**_sizes() | more).eval()
+
+
+def cosmos_3() -> d.Cosmos3OmniPipeline:
+    """Cosmos 3: one transformer for text and video; its output is a single clip without a batch axis."""
+    text = chat_tokenizer(512, marks=MARKS)
+    return d.Cosmos3OmniPipeline(
+        transformer=d.Cosmos3OmniTransformer(
+            dtype="float32",
+            head_dim=16,
+            hidden_size=WIDTH,
+            intermediate_size=WIDTH,
+            latent_channel=LATENTS,
+            num_attention_heads=2,
+            num_hidden_layers=1,
+            num_key_value_heads=1,
+            patch_latent_dim=4 * LATENTS,
+            rope_scaling={"mrope_section": [2, 3, 3], "rope_type": "default"},
+            vocab_size=VOCABULARY + len(MARKS),
+        ).eval(),
+        text_tokenizer=text,
+        vae=wan_vae(),
+        scheduler=d.UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0),
+        enable_safety_checker=False,
+    )
+
+
+def skyreels_v2v() -> d.SkyReelsV2DiffusionForcingVideoToVideoPipeline:
+    """SkyReels V2 made to go on with a clip: its output is longer than its input."""
+    transformer = d.SkyReelsV2Transformer3DModel(**_sizes())
+    return d.SkyReelsV2DiffusionForcingVideoToVideoPipeline(transformer=transformer.eval(), **_shared(wan_vae()))

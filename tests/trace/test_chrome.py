@@ -1,4 +1,4 @@
-"""The trace file: tracks, times, ids, and that it appears whole or not at all."""
+"""The trace file: tracks, times, ids, and atomic writing."""
 
 import json
 import os
@@ -7,24 +7,17 @@ from typing import Any
 
 import pytest
 
-from omni_cli.events import AnyEvent, EncodeDone, ForwardDone, ModelReady, Note, OutputReady, RequestFinished
-from omni_cli.request import GenerationRequest, Interval, ModelInfo, Result, Timings
+from omni_cli.events import AnyEvent, EncodeDone, ForwardDone, ModelReady, Note, OutputArrived, RequestFinished
+from omni_cli.request import Interval, Status, Timings
 from omni_cli.trace import Timeline
+from tests.factories import result
 
 HOSTILE = 'a"b\\\n\x1b]0;x\x07\u202e日本\udc80'
 
 
 def finished(name: str, at: float, queued: float) -> RequestFinished:
-    result = Result(
-        id=name,
-        index=0,
-        status="failed" if name == "b" else "done",
-        request=GenerationRequest(id=name),
-        fingerprint="f",
-        model=ModelInfo(id="demo", revision=None, pipeline="P", dtype="f"),
-        timings=Timings(queued=queued),
-    )
-    return RequestFinished(at=at, result=result)
+    status: Status = "failed" if name == "b" else "done"
+    return RequestFinished(at=at, result=result(name, status, timings=Timings(queued=queued)))
 
 
 def recorded(*events: AnyEvent) -> Timeline:
@@ -38,7 +31,7 @@ def run() -> Timeline:
     return recorded(
         ModelReady(at=100, worker=1, pipeline="FluxPipeline", device="cuda:1", dtype="bfloat16", seconds=9),
         ForwardDone(at=102, worker=1, ids=("a", "b"), forward=Interval(101, 102)),
-        OutputReady(at=102.25, worker=1, id="a", d2h=Interval(102, 102.25), bytes=77),
+        OutputArrived(at=102.25, worker=1, id="a", d2h=Interval(102, 102.25), bytes=77),
         EncodeDone(at=104, id="a", encode=Interval(102.25, 103), write=Interval(103, 104)),
         EncodeDone(at=104.5, id="b", encode=Interval(102.5, 103.5), write=Interval(103.5, 104.5)),
         EncodeDone(at=106, id="c", encode=Interval(104, 105), write=Interval(105, 106)),
@@ -55,8 +48,8 @@ def rows(timeline: Timeline, tmp_path: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text("utf-8"))["traceEvents"]  # type: ignore[no-any-return]
 
 
-def tracks(events: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """Spans by the names of their process and thread, as a viewer shows them."""
+def spans_by_track(events: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Group spans by the names of their process and thread, as a viewer shows them."""
     process = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     thread = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     shown: dict[str, list[tuple[Any, ...]]] = {}
@@ -69,8 +62,8 @@ def tracks(events: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
 
 def test_each_stream_output_thread_and_writer_is_a_named_track_in_microseconds(tmp_path: Path) -> None:
     worker = "worker 1 · FluxPipeline · cuda:1 · bfloat16"
-    # the wait of "a" is first: 99.5 s on the clock is ts 0
-    assert tracks(rows(run(), tmp_path)) == {
+    # The wait of "a" is the earliest: 99.5 s on the clock is ts 0.
+    assert spans_by_track(rows(run(), tmp_path)) == {
         f"{worker} / stream": [("forward", 1.5e6, 1e6, {"ids": ["a", "b"]})],
         f"{worker} / output thread": [("d2h", 2.5e6, 0.25e6, {"id": "a", "bytes": 77})],
         "omni-gen / writer 1": [
@@ -83,7 +76,7 @@ def test_each_stream_output_thread_and_writer_is_a_named_track_in_microseconds(t
     }
 
 
-def test_waits_are_asynchronous_spans_of_the_queue_and_failures_are_moments(tmp_path: Path) -> None:
+def test_waits_are_asynchronous_spans_and_failures_are_instants(tmp_path: Path) -> None:
     events = rows(run(), tmp_path)
     begin, end = (event for event in events if event["ph"] in "be")
     assert (begin["ts"], begin["args"], end["ts"]) == (0, {"id": "a"}, 1.5e6)
@@ -94,16 +87,16 @@ def test_waits_are_asynchronous_spans_of_the_queue_and_failures_are_moments(tmp_
     }
 
 
-def test_hostile_ids_stay_data(tmp_path: Path) -> None:
+def test_ids_with_control_characters_and_surrogates_are_encoded(tmp_path: Path) -> None:
     events = rows(recorded(ForwardDone(at=1, worker=0, ids=(HOSTILE,), forward=Interval(0, 1))), tmp_path)
     assert [e["args"]["id"] for e in events if e["ph"] == "X"] == [HOSTILE.replace("\udc80", "?")]
 
 
-def test_run_without_spans_gives_a_valid_empty_trace(tmp_path: Path) -> None:
+def test_a_run_without_spans_gives_a_valid_empty_trace(tmp_path: Path) -> None:
     assert {event["ph"] for event in rows(recorded(), tmp_path)} == {"M"}
 
 
-def test_failed_write_leaves_the_older_trace_and_no_partial_file(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_older_trace_and_leaves_no_partial_file(tmp_path: Path) -> None:
     (tmp_path / "trace.json").mkdir()
     with pytest.raises(OSError, match=r"trace\.json"):
         run().write_chrome_trace(tmp_path / "trace.json")

@@ -1,4 +1,4 @@
-"""The hidden share against intervals worked out by hand, and against a brute-force count."""
+"""The hidden time of intervals worked out by hand, and against a count second by second."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ def overlap(forwards: list[tuple[float, float]], outputs: list[tuple[float, floa
     return result
 
 
-def test_output_that_straddles_a_gap_counts_only_what_lies_behind_forwards() -> None:
+def test_output_across_a_gap_is_hidden_only_behind_forwards() -> None:
     result = overlap([(0, 10), (12, 20), (21, 30)], [(10, 25)])
     assert result.hidden_seconds == 8 + 4
     assert result.output_seconds == 15
@@ -33,19 +33,19 @@ def test_output_reported_before_the_forward_that_hides_it_counts_the_same() -> N
     assert result.hidden_seconds == 12
 
 
-def test_forwards_that_overlap_hide_a_moment_once() -> None:
+def test_overlapping_forwards_hide_a_second_once() -> None:
     result = overlap([(0, 10), (5, 15)], [(4, 14)])
     assert result.hidden_seconds == 10
     assert result.forward_seconds == 20
     assert result.idle_seconds == 0
 
 
-def test_a_backward_interval_counts_nothing() -> None:
+def test_an_interval_that_ends_before_it_starts_counts_nothing() -> None:
     result = overlap([(0, 10)], [(7, 5)])
     assert (result.hidden_seconds, result.output_seconds) == (0, 0)
 
 
-def test_nothing_seen_is_no_time_at_all() -> None:
+def test_without_intervals_the_span_is_zero() -> None:
     assert Overlap().span_seconds == 0
 
 
@@ -59,7 +59,7 @@ def streams(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[tuple[int, int
 
 
 @given(streams())
-def test_any_order_of_reports_agrees_with_counting_second_by_second(
+def test_any_order_of_reports_agrees_with_a_count_second_by_second(
     stream: tuple[list[tuple[int, int]], list[tuple[int, int]], list[bool]],
 ) -> None:
     forwards, outputs, order = stream

@@ -11,27 +11,17 @@ from omni_cli.events import (
     ForwardDone,
     ForwardStarted,
     ModelReady,
-    OutputReady,
+    OutputArrived,
     RequestFinished,
     RunStarted,
 )
-from omni_cli.request import GenerationRequest, Interval, ModelInfo, Result, Status, Timings
+from omni_cli.request import Interval, Status, Timings
 from omni_cli.trace import Timeline
-
-INFO = ModelInfo(id="demo", revision=None, pipeline="P", dtype="float32")
+from tests.factories import result
 
 
 def finish(timeline: Timeline, request_id: str, at: float, status: Status = "done") -> None:
-    result = Result(
-        id=request_id,
-        index=0,
-        status=status,
-        request=GenerationRequest(id=request_id),
-        fingerprint="f",
-        model=INFO,
-        timings=Timings(queued=0.5),
-    )
-    timeline(RequestFinished(at=at, result=result))
+    timeline(RequestFinished(at=at, result=result(request_id, status, timings=Timings(queued=0.5))))
 
 
 def forward(timeline: Timeline, worker: int, ids: str, start: float, end: float) -> None:
@@ -41,14 +31,14 @@ def forward(timeline: Timeline, worker: int, ids: str, start: float, end: float)
 
 
 def output(timeline: Timeline, worker: int, name: str, *cuts: float) -> None:
-    """D2H, encode and write of request `name` between the four `cuts`; then it is done."""
+    """Emit D2H, encode and write of request `name`, between the four times `cuts`, and its end."""
     a, b, c, d = cuts
-    timeline(OutputReady(at=b, worker=worker, id=name, d2h=Interval(a, b), bytes=1000))
+    timeline(OutputArrived(at=b, worker=worker, id=name, d2h=Interval(a, b), bytes=1000))
     timeline(EncodeDone(at=d, id=name, encode=Interval(b, c), write=Interval(c, d)))
     finish(timeline, name, d)
 
 
-def test_serial_run_hides_nothing_and_idles_for_every_output() -> None:
+def test_a_serial_run_hides_nothing_and_idles_during_every_output() -> None:
     timeline = Timeline()
     forward(timeline, 0, "a", 0, 10)
     output(timeline, 0, "a", 10, 12, 17, 18)
@@ -65,11 +55,11 @@ def test_serial_run_hides_nothing_and_idles_for_every_output() -> None:
     assert figures.requests_per_second == pytest.approx(2 / 36)
 
 
-def test_overlapped_run_hides_all_but_the_last_output() -> None:
+def test_an_overlapped_run_hides_all_but_the_last_output() -> None:
     timeline = Timeline()
     forward(timeline, 0, "a", 0, 10)
     timeline(ForwardStarted(at=10, worker=0, ids=("b",)))
-    output(timeline, 0, "a", 10, 12, 17, 18)  # every event of it comes before the forward behind it is known
+    output(timeline, 0, "a", 10, 12, 17, 18)  # all its events precede the end of the forward that hides it
     timeline(ForwardDone(at=20, worker=0, ids=("b",), forward=Interval(10, 20)))
     output(timeline, 0, "b", 20, 22, 27, 28)
     figures = timeline.figures()
@@ -101,7 +91,7 @@ def test_output_is_not_hidden_by_the_forwards_of_another_worker() -> None:
     assert figures.longest_gap == 6
 
 
-def test_retried_request_belongs_to_the_worker_that_computed_it_last() -> None:
+def test_a_retried_request_counts_for_the_worker_that_computed_it_last() -> None:
     timeline = Timeline()
     timeline(ForwardStarted(at=0, worker=0, ids=("a",)))  # this worker dies
     forward(timeline, 1, "a", 5, 10)
@@ -110,7 +100,7 @@ def test_retried_request_belongs_to_the_worker_that_computed_it_last() -> None:
     assert timeline.figures().output_hidden == 1
 
 
-def test_empty_run_has_no_shares() -> None:
+def test_an_empty_run_has_no_shares() -> None:
     timeline = Timeline()
     timeline(RunStarted(at=5, total=0, skipped=3, model="demo", output_dir="o"))
     figures = timeline.figures()
@@ -139,7 +129,7 @@ def test_memory_does_not_grow_with_the_number_of_requests() -> None:
         for n in range(first, first + count):
             timeline(ForwardStarted(at=n, worker=0, ids=(f"r{n}",)))
             timeline(ForwardDone(at=n + 1, worker=0, ids=(f"r{n}",), forward=Interval(n, n + 1)))
-            timeline(OutputReady(at=n + 2, worker=0, id=f"r{n}", d2h=Interval(n + 1, n + 2), bytes=1))
+            timeline(OutputArrived(at=n + 2, worker=0, id=f"r{n}", d2h=Interval(n + 1, n + 2), bytes=1))
             finish(timeline, f"r{n}", n + 2)
 
     render(0, 2000)
@@ -168,6 +158,6 @@ def test_events_from_several_threads_are_all_counted() -> None:
     assert (figures.forwards, figures.done, figures.forward_seconds) == (1200, 1200, 600)
 
 
-def test_trace_without_spans_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+def test_a_trace_without_spans_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keep_spans"):
         Timeline().write_chrome_trace(tmp_path / "t.json")

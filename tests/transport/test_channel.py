@@ -1,4 +1,4 @@
-"""Messages arrive whole and in order, whoever sends, and the end of the other process is told."""
+"""Messages arrive whole and in order from any thread, and the other process's end is reported."""
 
 import os
 import threading
@@ -8,6 +8,8 @@ import pytest
 
 from omni_cli.errors import ProtocolError
 from omni_cli.transport.channel import Channel
+
+PATIENCE_S = 30.0
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -101,7 +103,7 @@ def test_descriptors_from_two_threads_at_once_stay_with_their_messages() -> None
     b.close()
 
 
-def test_nobody_else_can_connect_to_a_channel() -> None:
+def test_no_other_process_can_connect_to_a_channel() -> None:
     ours, theirs = Channel.pair()
     for end in (ours._socket, theirs):
         assert (end.getsockname(), end.getpeername()) == ("", ""), "a name would be something to connect to"
@@ -110,7 +112,7 @@ def test_nobody_else_can_connect_to_a_channel() -> None:
     ours.close()
 
 
-def test_what_was_sent_before_the_end_is_received_before_it() -> None:
+def test_messages_sent_before_the_end_of_file_are_received() -> None:
     a, b = pair()
     a.send(b"last words")
     a.close()
@@ -119,7 +121,7 @@ def test_what_was_sent_before_the_end_is_received_before_it() -> None:
     b.close()
 
 
-def test_a_message_cut_short_is_the_end() -> None:
+def test_a_truncated_message_is_end_of_file() -> None:
     ours, theirs = Channel.pair()
     theirs.send(b"og\xff\x00\x00\x00\x00half")
     theirs.close()
@@ -129,31 +131,31 @@ def test_a_message_cut_short_is_the_end() -> None:
 
 def test_closing_wakes_a_receiver() -> None:
     a, b = pair()
-    got: list[object] = []
-    thread = threading.Thread(target=lambda: got.append(a.receive()))
+    received: list[object] = []
+    thread = threading.Thread(target=lambda: received.append(a.receive()))
     thread.start()
     b.close()
-    thread.join(10)
-    assert got == [None]
+    thread.join(PATIENCE_S)
+    assert received == [None]
     a.close()
 
 
-def test_half_a_message_holds_nobody_up_and_is_whole_once_the_rest_has_come() -> None:
+def test_read_available_does_not_wait_for_the_rest_of_a_message() -> None:
     ours, theirs = Channel.pair()
-    assert ours.take_in()
+    assert ours.read_available()
     assert [*ours.messages()] == []
     theirs.send(b"og\x05\x00\x00\x00\x00he")
-    assert ours.take_in()
+    assert ours.read_available()
     assert [*ours.messages()] == []
     theirs.send(b"lloog\x01\x00\x00\x00\x00!og")
-    assert ours.take_in()
+    assert ours.read_available()
     assert [*ours.messages()] == [(bytearray(b"hello"), []), (bytearray(b"!"), [])]
     theirs.close()
-    assert not ours.take_in()
+    assert not ours.read_available()
     ours.close()
 
 
-def test_what_is_not_a_message_is_refused() -> None:
+def test_bytes_that_are_not_a_message_raise() -> None:
     ours, theirs = Channel.pair()
     theirs.send(b"Segmentation fault")
     with pytest.raises(ProtocolError, match="Segmentation fault"):
@@ -162,14 +164,14 @@ def test_what_is_not_a_message_is_refused() -> None:
     ours.close()
 
 
-def test_descriptors_that_nobody_took_are_closed_with_the_channel() -> None:
+def test_descriptors_that_were_not_received_are_closed_with_the_channel() -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
     a, b = pair()
     read_end, write_end = os.pipe()
     a.send(b"with", [read_end, write_end])
     os.close(read_end)
     os.close(write_end)
-    assert b.take_in()
+    assert b.read_available()
     a.close()
     b.close()
     assert len([*Path("/proc/self/fd").iterdir()]) == before

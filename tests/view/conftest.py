@@ -1,4 +1,4 @@
-"""A small scripted run, and the terminal's other end."""
+"""A scripted run, and a pseudo-terminal."""
 
 import contextlib
 import fcntl
@@ -8,6 +8,7 @@ import select
 import struct
 import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
@@ -22,40 +23,42 @@ from omni_cli.events import (
     ForwardStep,
     ModelLoading,
     ModelReady,
-    OutputReady,
+    OutputArrived,
     RequestFinished,
     RunFinished,
     RunStarted,
 )
-from omni_cli.request import ErrorInfo, GenerationRequest, Interval, ModelInfo, OutputFile, Result, Status
+from omni_cli.request import ErrorInfo, Interval, OutputFile, Status
+from tests.factories import result
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait for the view's thread, at most ten seconds."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the condition did not become true within ten seconds")
 
 
 @pytest.fixture
 def finish() -> Callable[..., RequestFinished]:
-    """`finish(id, at, status="done", message="disk full", files=("{id}.png",))`: the last event of a request."""
+    """Makes the last event of a request: `finish(id, at, status, message, files)`."""
 
     def make(
         name: str, at: float, status: Status = "done", message: str = "disk full", files: tuple[str, ...] | None = None
     ) -> RequestFinished:
         paths = (files or (f"{name}.png",)) if status == "done" else ()
-        result = Result(
-            id=name,
-            index=0,
-            status=status,
-            files=tuple(OutputFile(path=p, sha256="0", bytes=1, width=8, height=8, frames=1) for p in paths),
-            request=GenerationRequest(id=name, prompt="a cat"),
-            fingerprint="f",
-            model=ModelInfo(id="demo", revision=None, pipeline="P", dtype="f"),
-            error=ErrorInfo(kind="write_failed", message=message) if status == "failed" else None,
-        )
-        return RequestFinished(at=at, result=result)
+        outputs = tuple(OutputFile(path=p, sha256="0", bytes=1, width=8, height=8, frames=1) for p in paths)
+        error = ErrorInfo(kind="write_failed", message=message) if status == "failed" else None
+        return RequestFinished(at=at, result=result(name, status, files=outputs, error=error))
 
     return make
 
 
 @pytest.fixture
 def opening() -> list[AnyEvent]:
-    """Three requests, a model that is ready at 12."""
+    """Events of a run of three requests until its model is ready at 12."""
     return [
         RunStarted(at=10, total=3, skipped=2, model="demo", output_dir="out"),
         ModelLoading(at=10.5, worker=0, what="transformer"),
@@ -65,18 +68,18 @@ def opening() -> list[AnyEvent]:
 
 @pytest.fixture
 def middle(finish: Callable[..., RequestFinished]) -> list[AnyEvent]:
-    """`a` done, `b` in its encoder since 15.5, `c` in step 4 of 8 of its forward since 15, at 16."""
+    """Events until 16: `a` is done, `b` encoding since 15.5, `c` in its forward since 15, at step 4 of 8."""
     return [
         ForwardStarted(at=12, worker=0, ids=("a",)),
         ForwardDone(at=13.5, worker=0, ids=("a",), forward=Interval(12, 13.5)),
         ForwardStarted(at=13.5, worker=0, ids=("b",)),
-        OutputReady(at=14, worker=0, id="a", d2h=Interval(13.5, 14), bytes=1 << 20, copied=512),
+        OutputArrived(at=14, worker=0, id="a", d2h=Interval(13.5, 14), bytes=1 << 20, copied=512),
         EncodeStarted(at=14, id="a"),
         EncodeDone(at=15, id="a", encode=Interval(14, 14.75), write=Interval(14.75, 15)),
         finish("a", 15),
         ForwardDone(at=15, worker=0, ids=("b",), forward=Interval(13.5, 15)),
         ForwardStarted(at=15, worker=0, ids=("c",)),
-        OutputReady(at=15.5, worker=0, id="b", d2h=Interval(15, 15.5), bytes=1 << 20, copied=512),
+        OutputArrived(at=15.5, worker=0, id="b", d2h=Interval(15, 15.5), bytes=1 << 20, copied=512),
         EncodeStarted(at=15.5, id="b"),
         ForwardStep(at=16, worker=0, ids=("c",), step=4, total=8),
     ]
@@ -84,7 +87,7 @@ def middle(finish: Callable[..., RequestFinished]) -> list[AnyEvent]:
 
 @pytest.fixture
 def closing(finish: Callable[..., RequestFinished]) -> list[AnyEvent]:
-    """`b` done, `c` failed in its forward, and the end of the run."""
+    """Events until the end of the run: `b` is done, `c` failed in its forward."""
     return [
         EncodeDone(at=16.25, id="b", encode=Interval(15.5, 16), write=Interval(16, 16.25)),
         finish("b", 16.25),
@@ -106,7 +109,7 @@ def closing(finish: Callable[..., RequestFinished]) -> list[AnyEvent]:
 
 
 class Terminal:
-    """A pseudo-terminal whose other end is read all the time; `hang_up` takes it away."""
+    """A pseudo-terminal with a thread that reads its other end; `hang_up` closes that end."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
@@ -124,23 +127,23 @@ class Terminal:
         os.close(self._master)
 
     def hang_up(self) -> None:
-        """Read what is left and close the terminal's own end: writes fail with EIO from now on."""
+        """Read the rest and close the master end: from now on writes fail with EIO."""
         os.write(self._waker, b"x")
         self._reader.join()
 
     def shown(self) -> str:
-        """Everything written so far."""
+        """Return the text written so far."""
         return self._shown.decode("utf-8", "replace")
 
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    """A terminal of 80 x 24."""
-    made = Terminal()
-    fcntl.ioctl(made.stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    yield made
-    made.hang_up()
+    """A terminal of 80 x 24 cells."""
+    terminal = Terminal()
+    fcntl.ioctl(terminal.stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    yield terminal
+    terminal.hang_up()
     with contextlib.suppress(OSError):
-        made.stream.close()
-    for descriptor in (made._wake, made._waker):
+        terminal.stream.close()
+    for descriptor in (terminal._wake, terminal._waker):
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Which view is chosen, and what `--print` puts on stdout."""
+"""The choice of the view, and the data of `--print` on stdout."""
 
 import io
 import os
@@ -14,8 +14,8 @@ from omni_cli.config import ProgressMode
 from omni_cli.events import AnyEvent, RequestFinished, RunStarted
 from omni_cli.request import Result
 from omni_cli.view import open_view
-from omni_cli.view.open import resolve
-from omni_cli.view.outlet import Outlet
+from omni_cli.view.open import resolve_mode
+from omni_cli.view.safe_stream import SafeStream
 from tests.disks import fill, small_disk
 
 Finish = Callable[..., RequestFinished]
@@ -35,12 +35,14 @@ STARTED = RunStarted(at=1, total=9, skipped=0, model="demo", output_dir="/data/o
         ("none", {"TERM": "xterm"}, "none"),
     ],
 )
-def test_mode_on_a_terminal(terminal: Any, mode: ProgressMode, environ: Mapping[str, str], chosen: str) -> None:
-    assert resolve(mode, Outlet(terminal.stream), environ) == chosen
+def test_auto_mode_depends_on_terminal_and_environment(
+    terminal: Any, mode: ProgressMode, environ: Mapping[str, str], chosen: str
+) -> None:
+    assert resolve_mode(mode, SafeStream(terminal.stream), environ) == chosen
 
 
-def test_auto_is_plain_where_there_is_no_terminal() -> None:
-    assert resolve("auto", Outlet(io.StringIO()), {"TERM": "xterm"}) == "plain"
+def test_auto_is_plain_without_a_terminal() -> None:
+    assert resolve_mode("auto", SafeStream(io.StringIO()), {"TERM": "xterm"}) == "plain"
 
 
 def test_none_shows_nothing(opening: list[AnyEvent], closing: list[AnyEvent]) -> None:
@@ -60,26 +62,26 @@ def printed(data: Any, *events: AnyEvent) -> bytes:
         return file.read()
 
 
-def test_paths_of_done_requests_under_the_output_folder(finish: Finish) -> None:
+def test_print_paths_gives_the_files_of_done_requests(finish: Finish) -> None:
     shown = printed(
         "paths", STARTED, finish("a", 2, files=("a_0.png", "sub/a_1.png")), finish("b", 3, "failed"), finish("猫", 4)
     )
     assert shown.decode() == "/data/out/a_0.png\n/data/out/sub/a_1.png\n/data/out/猫.png\n"
 
 
-def test_path_whose_bytes_are_not_utf8_is_printed_as_it_is_on_disk(finish: Finish) -> None:
+def test_print_paths_gives_the_bytes_of_a_path_that_is_not_utf8(finish: Finish) -> None:
     folder = os.fsdecode(b"caf\xe9")
     started = RunStarted(at=1, total=1, skipped=0, model="demo", output_dir=folder)
     assert printed("paths", started, finish("a", 2)) == b"caf\xe9/a.png\n"
 
 
-def test_rows_of_all_finished_requests(finish: Finish) -> None:
+def test_print_json_gives_the_rows_of_all_finished_requests(finish: Finish) -> None:
     events = [finish("a", 2), finish("b", 3, "failed", "line\nbreak"), finish("c", 4, "cancelled")]
     rows = printed("json", STARTED, *events).splitlines()
     assert [msgspec.json.decode(row, type=Result) for row in rows] == [event.result for event in events]
 
 
-def test_reader_that_leaves_ends_the_printing_with_one_note_and_not_the_run(finish: Finish) -> None:
+def test_a_closed_stdout_ends_printing_with_one_note_but_not_the_run(finish: Finish) -> None:
     read, write = os.pipe()
     os.close(read)
     stream = io.StringIO()
@@ -128,7 +130,7 @@ def test_reader_that_does_not_read_holds_up_nobody(finish: Finish) -> None:
     assert received.count(b"\n") == 20_000
 
 
-def test_data_on_the_terminal_of_the_live_view_stands_on_lines_of_its_own(terminal: Any, finish: Finish) -> None:
+def test_data_on_the_terminal_of_the_live_view_has_lines_of_its_own(terminal: Any, finish: Finish) -> None:
     with open_view("rich", stream=terminal.stream, stdout=terminal.stream, environ={}, data="paths") as observe:
         observe(STARTED)
         observe(finish("[bold]" + "x" * 100, 2))

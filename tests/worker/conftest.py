@@ -1,5 +1,6 @@
 """Tiny pipelines for the tests of the worker: saved once per session, loaded once per way of loading."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 import torch
 
 from omni_cli.config import EngineConfig, ModelConfig, VideoOutputTransport
-from omni_cli.media import Media
-from omni_cli.request import GenerationRequest, PlannedRequest
-from omni_cli.worker.postprocess import prepare
+from omni_cli.media import Kind, Media
+from omni_cli.platforms.streamless import CpuPlatform
+from omni_cli.request import PlannedRequest
+from omni_cli.worker.output.packer import Packer
 from omni_cli.worker.runner import DiffusersRunner
 from tests import tiny
 
@@ -26,7 +28,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Folder of the tiny pipeline of that name."""
+    """Return a function that saves the tiny pipeline of a name, once per session, and returns its folder."""
     root, done = tmp_path_factory.mktemp("tiny"), {}
 
     def folder(name: str) -> Path:
@@ -39,7 +41,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 
 @pytest.fixture(scope="session")
 def runner_of(tiny_model: Callable[[str], Path]) -> Callable[..., DiffusersRunner]:
-    """A runner with the tiny pipeline of that name loaded, shared by the session."""
+    """Return a function that returns the session's runner with the tiny pipeline of a name and dtype."""
     done: dict[tuple[str, str], DiffusersRunner] = {}
 
     def runner(name: str, dtype: str = "float32") -> DiffusersRunner:
@@ -52,7 +54,7 @@ def runner_of(tiny_model: Callable[[str], Path]) -> Callable[..., DiffusersRunne
 
 @pytest.fixture(scope="session")
 def plain_of(tiny_model: Callable[[str], Path]) -> Callable[..., Any]:
-    """diffusers' own pipeline over the same files: the word on what the pixels are."""
+    """Return a function that returns diffusers' own pipeline over the same files, which defines the expected pixels."""
     done: dict[tuple[str, torch.dtype], Any] = {}
 
     def pipeline(name: str, dtype: torch.dtype = torch.float32) -> Any:
@@ -64,38 +66,39 @@ def plain_of(tiny_model: Callable[[str], Path]) -> Callable[..., Any]:
 
 
 def plain(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """diffusers' own pipeline in `folder`."""
+    """Return diffusers' own pipeline in `folder`."""
     pipeline = diffusers.DiffusionPipeline.from_pretrained(folder, dtype=dtype)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
 
 def load(model: str, **more: Any) -> DiffusersRunner:
-    """A runner with `model` loaded on the CPU."""
+    """Return a runner with `model` loaded on the CPU."""
     runner = DiffusersRunner()
     runner.load(ModelConfig(model=model, device="cpu", **more), EngineConfig(), lambda _: None)
     return runner
 
 
-def planned(seeds: tuple[int, ...] = (5,), index: int = 0, **fields: Any) -> PlannedRequest:
-    """A planned request with these fields and one output per seed."""
-    request = GenerationRequest(id=f"r{index}", num_outputs=len(seeds), **fields)
-    return PlannedRequest(request=request, index=index, seeds=seeds, files=(), fingerprint="")
-
-
 def run(runner: DiffusersRunner, *requests: PlannedRequest) -> list[Media]:
-    """What the runner makes of `requests`."""
+    """Run `requests` as one batch and return their media."""
     return runner.execute_model(requests, lambda step, total: None, lambda: False)
 
 
 def levels(media: Media) -> Levels:
-    """uint8 [N, H, W, C] or [N, T, H, W, C] of `media`, by our conversion."""
-    result: Levels = prepare(media, VideoOutputTransport()).data.numpy()
-    return result
+    """Return uint8 [N, H, W, C] of an image or [N, T, H, W, C] of a video, packed as the output thread packs it."""
+    memory = bytearray()
+
+    def allocate(nbytes: int) -> bytearray:
+        memory.extend(bytes(nbytes))
+        return memory
+
+    header = Packer(CpuPlatform(), VideoOutputTransport()).pack(media, None, allocate).header
+    frames: Levels = np.frombuffer(memory, header.dtype, math.prod(header.shape)).reshape(header.shape)
+    return frames[:, 0] if header.kind is Kind.IMAGE else frames
 
 
 def reference(pipeline: Any, seed: int | list[int], **keywords: Any) -> Levels:
-    """The same by diffusers: `output_type="np"`, then rounding."""
+    """Return the pixels like `levels`, computed by diffusers with `output_type="np"` and then rounded."""
     seeds = [seed] if isinstance(seed, int) else seed
     generators = [torch.Generator("cpu").manual_seed(s) for s in seeds]
     output = pipeline(**keywords, generator=generators if len(seeds) > 1 else generators[0], output_type="np")

@@ -1,4 +1,4 @@
-"""The worker's entry: it leaves with its parent, whatever it is in."""
+"""The worker program exits with its parent, whatever it is doing."""
 
 import os
 import signal
@@ -14,25 +14,25 @@ from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
 
 PATIENCE_S = 60.0
-ENDLESS = "open({mark!r}, 'w').write('x')\nimport time\ntime.sleep(1000)\n"
+ENDLESS_MODULE = "open({mark!r}, 'w').write('x')\nimport time\ntime.sleep(1000)\n"
 
 
-@pytest.mark.parametrize("module", ["torch", "runner_of_mine"])
-def test_a_worker_whose_parent_goes_leaves_in_the_middle_of_an_import(module: str, tmp_path: Path) -> None:
-    """A parent that is killed at the start of a run would else leave processes that load for seconds, or for ever."""
+@pytest.mark.parametrize("module", ["torch", "slow_runner"])
+def test_a_worker_whose_parent_is_gone_exits_in_the_middle_of_an_import(module: str, tmp_path: Path) -> None:
+    """A parent that is killed while its workers start must not leave them behind."""
     mark = tmp_path / "importing"
     os.mkfifo(mark)
     importing = os.open(mark, os.O_RDWR)
-    (tmp_path / f"{module}.py").write_text(ENDLESS.format(mark=str(mark)))
-    channel, theirs = Channel.pair()
+    (tmp_path / f"{module}.py").write_text(ENDLESS_MODULE.format(mark=str(mark)))
+    channel, worker_end = Channel.pair()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    command = [sys.executable, "-P", "-m", "omni_cli.worker", str(theirs.fileno())]
-    with theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment) as worker:
+    command = [sys.executable, "-P", "-m", "omni_cli.worker", str(worker_end.fileno())]
+    with worker_end, subprocess.Popen(command, pass_fds=[worker_end.fileno()], env=environment) as worker:
         try:
-            engine = EngineConfig(runner="runner_of_mine:Runner")
+            engine = EngineConfig(runner="slow_runner:Runner")
             channel.send(m.encode(m.LoadModel(rpc_id=1, model=ModelConfig(device="cpu"), engine=engine)))
             assert wait([importing], PATIENCE_S), "the import never began"
-            theirs.close()
+            worker_end.close()
             channel.close()
             assert worker.wait(PATIENCE_S) == 0
         finally:

@@ -1,7 +1,7 @@
-"""The worker's loop, driven over its channel from the other end, in a thread of this process."""
+"""The worker's loop, run in a thread of this process and driven over its channel."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,27 +9,30 @@ import pytest
 
 from omni_cli.config import EngineConfig, ModelConfig
 from omni_cli.errors import ProtocolError
-from omni_cli.request import GenerationRequest, PlannedRequest
+from omni_cli.request import PlannedRequest
 from omni_cli.transport import messages as m
 from omni_cli.transport.channel import Channel
 from omni_cli.transport.ring import SlotViews
+from omni_cli.worker.null import NullRunner
 from omni_cli.worker.process import serve
+from omni_cli.worker.runner_protocol import IsCancelled, OnStep
+from tests.factories import planned_call
 
 PATIENCE_S = 30.0
-RUNNER = "tests.executor.runners:Broken"
+RUNNER = "tests.executor.runners:FaultyRunner"
 LARGE = {"height": 700, "width": 700}
 
 T = TypeVar("T", bound=m.Message)
 
 
 class Parent:
-    """What speaks to the worker; `serve` runs in a thread of its own."""
+    """The parent's end of a worker, whose `serve` runs in a thread."""
 
     def __init__(self, model: ModelConfig, engine: EngineConfig) -> None:
-        self.channel, theirs = Channel.pair()
+        self.channel, worker_end = Channel.pair()
         self.views = SlotViews()
         self.raised: list[BaseException] = []
-        self._worker = Channel(theirs)
+        self._worker = Channel(worker_end)
         self._engine = engine
         self._thread = threading.Thread(target=self._serve, name="serve")
         self._thread.start()
@@ -47,10 +50,7 @@ class Parent:
         self.channel.send(m.encode(message))
 
     def call(self, *ids: str, **fields: Any) -> int:
-        requests = tuple(
-            PlannedRequest(request=GenerationRequest(id=id_, **fields), index=0, seeds=(7,), files=(), fingerprint="")
-            for id_ in ids
-        )
+        requests = tuple(planned_call(*ids, **fields))
         rpc_id = self.new_id()
         self.send(m.ExecuteModel(rpc_id=rpc_id, batch_id=f"batch-{rpc_id}", requests=requests))
         return rpc_id
@@ -72,13 +72,13 @@ class Parent:
         return message
 
     def next(self, kind: type[T], *, skip: bool = False) -> T:
-        """The next message, which must be of this kind; with `skip`, the next of this kind."""
+        """Return the next message, which must be of type `kind`; with `skip`, skip messages of other types."""
         while not isinstance(message := self.receive(), kind):
             assert skip, message
         return message
 
     def leave(self) -> None:
-        """`serve` has come to its end, or was told to; then the parent goes."""
+        """Wait for `serve` to return, then close the parent's end."""
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         self.channel.close()
@@ -99,7 +99,7 @@ class Parent:
 def parent(request: pytest.FixtureRequest) -> Iterator[Parent]:
     engine = {"runner": RUNNER, **getattr(request, "param", {})}
     parent = Parent(ModelConfig(device="cpu"), EngineConfig(**engine))
-    parent.next(m.Loading)
+    parent.next(m.LoadProgress)
     loaded = parent.next(m.RpcResult).loaded
     assert loaded is not None
     assert (loaded.info.pipeline, loaded.info.dtype, loaded.device) == ("Null", "float32", "cpu")
@@ -109,9 +109,10 @@ def parent(request: pytest.FixtureRequest) -> Iterator[Parent]:
     assert parent.raised == []
 
 
-def test_a_call_is_answered_in_order(parent: Parent) -> None:
+def test_the_messages_of_a_call_come_in_order(parent: Parent) -> None:
+    parent.send(m.SetThreads(threads=3))
     rpc_id = parent.call("a", "b", height=4, width=4, num_inference_steps=1)
-    assert parent.next(m.Started) == m.Started(rpc_id=rpc_id, request_ids=("a", "b"))
+    assert parent.next(m.Started) == m.Started(rpc_id=rpc_id, request_ids=("a", "b"), threads=3)
     assert parent.next(m.Step) == m.Step(rpc_id=rpc_id, step=1, total=1)
     done = parent.next(m.ComputeDone)
     assert (done.rpc_id, done.async_output_ids, done.error) == (
@@ -122,12 +123,12 @@ def test_a_call_is_answered_in_order(parent: Parent) -> None:
     assert done.forward.end >= done.forward.start
     for output_id in done.async_output_ids:
         output = parent.next(m.OutputReady)
-        assert (output.async_output_id, output.inline) == (output_id, b"\x07" * 48)
+        assert (output.async_output_id, output.inline) == (output_id, b"\x05" * 48)
         assert output.d2h.start >= done.forward.start
 
 
 @pytest.mark.parametrize("parent", [{"async_output": False}], indirect=True)
-def test_without_async_output_everything_is_sent_before_the_next_forward(parent: Parent) -> None:
+def test_without_async_output_all_outputs_are_sent_before_the_next_forward_pass(parent: Parent) -> None:
     for id_ in "ab":
         parent.call(id_, "c", **LARGE)
     kinds = [type(parent.receive()).__name__ for _ in range(10)]
@@ -135,24 +136,24 @@ def test_without_async_output_everything_is_sent_before_the_next_forward(parent:
     assert all(thread.name != "output" for thread in threading.enumerate())
 
 
-def test_outputs_wait_for_slots_and_go_on_as_these_come_back() -> None:
-    tight = Parent(ModelConfig(device="cpu"), EngineConfig(runner=RUNNER, max_inflight_bytes=12_000_000))
+def test_outputs_wait_for_released_slots() -> None:
+    parent = Parent(ModelConfig(device="cpu"), EngineConfig(runner=RUNNER, max_inflight_bytes=12_000_000))
     for id_ in "abcdefghij":
-        tight.call(id_, **LARGE)
+        parent.call(id_, **LARGE)
     slots = []
     while len(slots) < 8:  # as many as the ring has room for
-        message = tight.receive()
+        message = parent.receive()
         if isinstance(message, m.OutputReady):
             assert message.slot is not None
             slots.append(message.slot.slot_id)
     for _ in range(2):
-        tight.send(m.ReleaseSlot(slot_id=slots.pop()))
-        assert tight.next(m.OutputReady, skip=True).slot is not None
-    tight.send(m.Shutdown())
-    tight.leave()
+        parent.send(m.ReleaseSlot(slot_id=slots.pop()))
+        assert parent.next(m.OutputReady, skip=True).slot is not None
+    parent.send(m.Shutdown())
+    parent.leave()
 
 
-def test_what_a_pipeline_raises_fails_the_call_and_the_next_goes_on(parent: Parent) -> None:
+def test_an_exception_of_the_pipeline_fails_its_call_and_the_next_succeeds(parent: Parent) -> None:
     parent.call("a", prompt="raise")
     parent.next(m.Started)
     done = parent.next(m.ComputeDone)
@@ -163,8 +164,8 @@ def test_what_a_pipeline_raises_fails_the_call_and_the_next_goes_on(parent: Pare
     assert parent.next(m.OutputReady, skip=True).error is None
 
 
-def test_a_call_cancelled_in_the_inbox_is_answered_and_never_begun(parent: Parent) -> None:
-    running = parent.call("a", num_inference_steps=1000, extra={"seconds": 30.0})
+def test_a_call_that_is_cancelled_while_queued_is_answered_and_never_starts(parent: Parent) -> None:
+    running = parent.call("a", num_inference_steps=1000, extra={"forward_seconds": 30.0})
     parent.next(m.Started)
     waiting = parent.call("b")
     parent.send(m.Cancel(rpc_id=waiting))
@@ -177,7 +178,7 @@ def test_a_call_cancelled_in_the_inbox_is_answered_and_never_begun(parent: Paren
     assert (done.rpc_id, done.error.kind) == (waiting, "cancelled")
 
 
-def test_the_worker_tells_how_it_is(parent: Parent) -> None:
+def test_health_reports_outputs_and_slots(parent: Parent) -> None:
     parent.call("a", **LARGE)
     parent.next(m.OutputReady, skip=True)
     assert parent.ask("drain").drained is True
@@ -187,7 +188,7 @@ def test_the_worker_tells_how_it_is(parent: Parent) -> None:
     assert health.slot_bytes >= 700 * 700 * 3
 
 
-def test_sleep_drains_first_and_the_model_works_after_it_has_woken(parent: Parent) -> None:
+def test_sleep_drains_the_outputs_and_the_model_works_after_wake_up(parent: Parent) -> None:
     parent.call("a", **LARGE)
     parent.send(m.Rpc(rpc_id=1000, method="sleep"))
     assert parent.next(m.OutputReady, skip=True).slot is not None
@@ -198,43 +199,75 @@ def test_sleep_drains_first_and_the_model_works_after_it_has_woken(parent: Paren
     assert parent.next(m.OutputReady, skip=True).inline is not None
 
 
-STUCK = {"max_inflight_bytes": 1_500_000, "drain_timeout": 0.05}
-"""Room for one large output: the second waits for its slot."""
+ONE_SLOT = {"max_inflight_bytes": 1_500_000, "drain_timeout": 0.05}
+"""Settings with room for one large output, so that the second waits for a slot."""
 
 
-@pytest.mark.parametrize("parent", [STUCK], indirect=True)
-def test_memory_is_not_released_while_an_output_is_still_on_the_device(parent: Parent) -> None:
+@pytest.mark.parametrize("parent", [ONE_SLOT], indirect=True)
+def test_memory_is_not_released_while_an_output_is_on_the_device(parent: Parent) -> None:
     parent.call("a", "b", **LARGE)
-    held = parent.next(m.OutputReady, skip=True)
-    assert held.slot is not None
-    refused = parent.ask("sleep")
-    assert refused.drained is False
-    assert refused.error is not None
-    assert refused.error.message == "the outputs did not drain within 0.05 s; nothing was released"
+    waiting_output = parent.next(m.OutputReady, skip=True)
+    assert waiting_output.slot is not None
+    rejected = parent.ask("sleep")
+    assert rejected.drained is False
+    assert rejected.error is not None
+    assert rejected.error.message == "the outputs did not drain within 0.05 s; nothing was released"
     parent.load(ModelConfig(device="cpu"))
-    refused = parent.next(m.RpcResult)
-    assert refused.error is not None
-    assert refused.error.message == "the outputs did not drain within 0.05 s; the model before was not released"
-    parent.send(m.ReleaseSlot(slot_id=held.slot.slot_id))
+    rejected = parent.next(m.RpcResult)
+    assert rejected.error is not None
+    assert rejected.error.message == "the outputs did not drain within 0.05 s; the model before was not released"
+    parent.send(m.ReleaseSlot(slot_id=waiting_output.slot.slot_id))
     assert parent.next(m.OutputReady).error is None
     assert parent.ask("sleep").drained is True
 
 
-@pytest.mark.parametrize("parent", [STUCK], indirect=True)
-def test_a_worker_that_leaves_with_an_output_that_does_not_drain_says_so_and_releases_nothing(
+@pytest.mark.parametrize("parent", [ONE_SLOT], indirect=True)
+def test_a_shutdown_with_outputs_that_do_not_drain_reports_their_loss(
     parent: Parent, capfd: pytest.CaptureFixture[str]
 ) -> None:
     parent.call("a", "b", **LARGE)
-    held = parent.next(m.OutputReady, skip=True)
-    assert held.slot is not None
+    waiting_output = parent.next(m.OutputReady, skip=True)
+    assert waiting_output.slot is not None
     parent.send(m.Shutdown())
     parent._thread.join(PATIENCE_S)
     assert "the outputs did not drain within 0.05 s; 1 outputs are lost" in capfd.readouterr().err
-    parent.send(m.ReleaseSlot(slot_id=held.slot.slot_id))  # the thread of this test's process comes to its end
+    parent.send(m.ReleaseSlot(slot_id=waiting_output.slot.slot_id))  # lets the output thread end
     assert parent.next(m.OutputReady).error is None
 
 
-def test_what_an_rpc_raises_is_its_answer(parent: Parent) -> None:
+class Scarce(NullRunner):
+    """A runner whose second batch lacks memory until the output of the first is sent."""
+
+    drained: list[bool] = []  # noqa: RUF012 - shared with the test
+
+    def drain_by(self, drain: Callable[[], bool]) -> None:
+        self._drain = drain
+
+    def free_memory(self) -> str | None:
+        return None
+
+    def execute_model(self, requests: Sequence[PlannedRequest], on_step: OnStep, is_cancelled: IsCancelled) -> Any:
+        self.drained.append(self._drain())
+        return super().execute_model(requests, on_step, is_cancelled)
+
+
+def test_a_runner_that_lacks_memory_waits_for_the_outputs_before() -> None:
+    runner = f"{__name__}:Scarce"
+    parent = Parent(ModelConfig(device="cpu"), EngineConfig(runner=runner, max_inflight_bytes=1_500_000))
+    parent.call("a", "b", **LARGE)
+    waiting = parent.next(m.OutputReady, skip=True)  # "b" waits for its slot
+    assert waiting.slot is not None
+    parent.call("c", height=4, width=4)
+    parent.next(m.Started)
+    parent.send(m.ReleaseSlot(slot_id=waiting.slot.slot_id))
+    assert parent.next(m.OutputReady).async_output_id.endswith("/b"), "sent before the forward of c was over"
+    parent.next(m.ComputeDone, skip=True)
+    assert Scarce.drained == [False, True]
+    parent.send(m.Shutdown())
+    parent.leave()
+
+
+def test_an_exception_of_an_rpc_is_sent_as_its_result(parent: Parent) -> None:
     parent.load(ModelConfig(device="cpu", model="nowhere"))
     answer = parent.next(m.RpcResult)
     assert answer.error is not None
@@ -242,7 +275,7 @@ def test_what_an_rpc_raises_is_its_answer(parent: Parent) -> None:
     assert "in load" in answer.error.traceback
 
 
-def test_a_device_that_is_not_there_is_a_setting_that_cannot_be_used() -> None:
+def test_a_device_that_does_not_exist_is_a_usage_error() -> None:
     parent = Parent(ModelConfig(device="cpu:9"), EngineConfig(runner=RUNNER))
     answer = parent.next(m.RpcResult)
     assert answer.error is not None
@@ -252,29 +285,29 @@ def test_a_device_that_is_not_there_is_a_setting_that_cannot_be_used() -> None:
     assert parent.raised == []
 
 
-def test_an_interpolator_that_cannot_be_loaded_is_the_answer_to_loading(tmp_path: Path) -> None:
+def test_an_interpolator_that_cannot_be_loaded_fails_the_load(tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(b"no module")
     parent = Parent(ModelConfig(device="cpu"), EngineConfig(runner=RUNNER, interpolator=str(tmp_path / "x.pt")))
     result = parent.next(m.RpcResult, skip=True)
     assert result.error is not None
-    assert "x.pt' is no TorchScript file that can be loaded" in result.error.message
+    assert "x.pt' cannot be loaded as a TorchScript file" in result.error.message
     parent.send(m.Shutdown())
     parent.leave()
 
 
-def test_the_first_message_must_be_the_model() -> None:
-    channel, theirs = Channel.pair()
-    worker = Channel(theirs)
+def test_the_first_message_must_be_load_model_or_identify() -> None:
+    channel, worker_end = Channel.pair()
+    worker = Channel(worker_end)
     channel.send(m.encode(m.Shutdown()))
     with pytest.raises(ProtocolError, match="must be LoadModel or Identify, not Shutdown"):
         serve(worker)
     channel.close()
-    assert serve(worker) is None, "a parent that is gone before it said anything"
+    assert serve(worker) is None, "returns if the parent closes the channel before the first message"
     worker.close()
 
 
-@pytest.mark.parametrize("parent", [{"runner": "tests.executor.runners:Expecting"}], indirect=True)
-def test_the_runner_hears_of_a_call_when_it_arrives_and_when_it_is_over(parent: Parent) -> None:
+@pytest.mark.parametrize("parent", [{"runner": "tests.executor.runners:PrefetchRunner"}], indirect=True)
+def test_inputs_are_prefetched_on_arrival_and_discarded_after_each_call(parent: Parent) -> None:
     parent.call("a", height=4, width=4)
     parent.next(m.Started)
     cancelled = parent.call("c", height=4, width=4)
@@ -282,7 +315,16 @@ def test_the_runner_hears_of_a_call_when_it_arrives_and_when_it_is_over(parent: 
     parent.call("b", height=4, width=4)
     errors = [parent.next(m.ComputeDone, skip=True).error for _ in range(3)]
     assert [error and error.kind for error in errors] == [None, "cancelled", None]
-    parent.call("d", prompt="told")
-    told = parent.next(m.ComputeDone, skip=True).error
-    assert told is not None
-    assert told.message == "ValueError: a c b"
+    parent.call("d", prompt="discarded")
+    error = parent.next(m.ComputeDone, skip=True).error
+    assert error is not None
+    assert error.message == "ValueError: a c b"
+
+
+def test_the_number_of_threads_is_set_between_calls(parent: Parent) -> None:
+    for threads in (3, 2):
+        parent.send(m.SetThreads(threads=threads))
+        parent.call("a", prompt="threads")
+        error = parent.next(m.ComputeDone, skip=True).error
+        assert error is not None
+        assert error.message == f"ValueError: {threads} threads"

@@ -1,24 +1,26 @@
-"""Clips to encode, and what a player would see of the result."""
+"""Images and clips to encode, and a player's view of the file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from omni_cli.config import OutputConfig
 from omni_cli.media import ColorModel, Kind
-from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
-from omni_cli.writers.finalize import Frames
-from omni_cli.writers.metadata import Metadata
+from omni_cli.request import ModelInfo, PlannedRequest
+from omni_cli.writers import Frames, Metadata, OutputTarget, Sample, write_output
+from tests.factories import planned
 
 COLORS = {1: ColorModel.GRAY, 3: ColorModel.RGB, 4: ColorModel.RGBA}
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """frames: uint8 [T, H, W, 3], converted from BT.709 limited range for YUV, as they are for RGB."""
+    """A decoded video. `frames`: uint8 [T, H, W, 3], converted from BT.709 limited range if it was YUV."""
 
     frames: np.ndarray
     fps: Fraction | None
@@ -30,7 +32,7 @@ class Decoded:
 
 @pytest.fixture
 def still() -> Callable[..., Frames]:
-    """Frames of one random image."""
+    """Make a random image."""
 
     def make(width: int = 65, height: int = 63, channels: int = 3, seed: int = 0) -> Frames:
         pixels = np.random.default_rng(seed).integers(0, 256, (1, height, width, channels), dtype=np.uint8)
@@ -42,7 +44,7 @@ def still() -> Callable[..., Frames]:
 
 @pytest.fixture
 def clip() -> Callable[..., Frames]:
-    """Frames of a smooth moving gradient."""
+    """Make a clip of a smooth moving gradient."""
 
     def make(width: int = 64, height: int = 64, count: int = 5, channels: int = 3) -> Frames:
         pixels = np.empty((count, height, width, channels), np.uint8)
@@ -54,6 +56,26 @@ def clip() -> Callable[..., Frames]:
         return Frames(pixels, Kind.VIDEO, COLORS[channels])
 
     return make
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Write a sample as `NAME.FORMAT` into `tmp_path` with these output settings, and return its path."""
+
+    def write(
+        sample: Sample,
+        form: str,
+        metadata: Metadata | None = None,
+        *,
+        fps: float = 8.0,
+        name: str = "x",
+        **options: object,
+    ) -> Path:
+        settings = OutputConfig(**options)  # type: ignore[arg-type]
+        write_output(sample, OutputTarget(tmp_path, f"{name}.{form}", form, fps, settings, metadata))
+        return tmp_path / f"{name}.{form}"
+
+    return write
 
 
 @pytest.fixture
@@ -93,18 +115,10 @@ def decode() -> Callable[[Path], Decoded]:
     return read
 
 
-@pytest.fixture
-def planned() -> Callable[..., PlannedRequest]:
+def two_samples(**fields: Any) -> PlannedRequest:
     """A planned request of two samples, seeds 7 and 11."""
-
-    def make(**fields: object) -> PlannedRequest:
-        said = {"id": "r1", "prompt": "a red ball", "seed": 7, "width": 64, "height": 48, "num_outputs": 2} | fields
-        request = GenerationRequest(**said)  # type: ignore[arg-type]
-        return PlannedRequest(
-            request=request, index=0, seeds=(7, 11), files=("r1-0.png", "r1-1.png"), fingerprint="f00d"
-        )
-
-    return make
+    defaults = {"prompt": "a red ball", "seed": 7, "width": 64, "height": 48}
+    return planned("r1", seeds=(7, 11), fingerprint="f00d", **{**defaults, **fields})
 
 
 @pytest.fixture
@@ -114,6 +128,6 @@ def model() -> ModelInfo:
 
 
 @pytest.fixture
-def metadata(planned: Callable[..., PlannedRequest], model: ModelInfo) -> Callable[..., Metadata]:
+def metadata(model: ModelInfo) -> Callable[..., Metadata]:
     """Metadata of the first sample of a request with these fields."""
-    return lambda **fields: Metadata.of(planned(**fields), model, 0)
+    return lambda **fields: Metadata.of(two_samples(**fields), model, 0)

@@ -1,3 +1,5 @@
+"""Formats: names, defaults, what each can hold, and what encodes it."""
+
 import subprocess
 import sys
 
@@ -6,23 +8,23 @@ import pytest
 from omni_cli.errors import UsageError
 from omni_cli.media import Kind
 from omni_cli.prompts import FORMATS as PROMPT_FORMATS
-from omni_cli.writers.formats import FORMATS, check_available, check_fps, default_format, resolve_format
+from omni_cli.writers.formats import FORMATS, check_fps, default_format, find_backend, resolve_format
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("spelling", "name"),
     [("PNG", "png"), (".mp4", "mp4"), ("jpg", "jpeg"), ("JPEG", "jpeg"), ("npy", "npy"), ("Wav16", "wav16")],
 )
-def test_names_are_found_in_any_case_and_by_their_alias(said: str, name: str) -> None:
-    assert resolve_format(said).name == name
+def test_names_resolve_in_any_case_and_by_alias(spelling: str, name: str) -> None:
+    assert resolve_format(spelling).name == name
 
 
-def test_unknown_format_names_the_nearest_one() -> None:
-    with pytest.raises(UsageError, match=r"unknown format 'mp44' \(did you mean mp4\?\); there are: png, jpeg, "):
+def test_unknown_format_suggests_the_nearest_one() -> None:
+    with pytest.raises(UsageError, match=r'unknown format \'mp44\'; did you mean "mp4"\?'):
         resolve_format("mp44")
 
 
-def test_format_that_cannot_hold_the_kind_names_those_that_can() -> None:
+def test_format_that_cannot_hold_the_kind_lists_those_that_can() -> None:
     with pytest.raises(
         UsageError, match="png cannot hold video output; formats for video: webp, avif, mp4, webm, mov, mkv, gif, "
     ):
@@ -41,7 +43,7 @@ def test_defaults_are_png_mp4_and_wav_and_latents_have_none() -> None:
 
 
 @pytest.mark.parametrize("fps", [None, 0.0, -8.0, float("nan"), float("inf"), 51.0])
-def test_gif_refuses_rates_that_players_cannot_keep(fps: float | None) -> None:
+def test_gif_refuses_rates_that_players_do_not_keep(fps: float | None) -> None:
     with pytest.raises(UsageError, match="fps"):
         check_fps(resolve_format("gif"), fps)
 
@@ -53,7 +55,7 @@ def test_formats_without_a_clock_need_no_fps() -> None:
 
 
 def test_every_format_is_available_here() -> None:
-    encoders = {form.name: check_available(form) for form in FORMATS}
+    encoders = {form.name: find_backend(form) for form in FORMATS}
     pillow, pyav = ("png", "jpeg", "webp", "avif", "frames"), ("mp4", "webm", "mov", "mkv", "gif", "png16")
     sound, arrays = ("wav", "wav16", "flac"), ("npy", "npz", "safetensors", "latent")
     assert encoders == dict.fromkeys(pillow, "pillow") | dict.fromkeys(pyav + sound, "pyav") | dict.fromkeys(
@@ -61,10 +63,11 @@ def test_every_format_is_available_here() -> None:
     )
 
 
-def test_a_prompt_file_may_name_every_format() -> None:
+def test_prompt_file_may_name_every_format() -> None:
     assert {name for name in PROMPT_FORMATS if name != "jpg"} == {form.name for form in FORMATS}
 
 
-def test_asking_about_formats_loads_no_heavy_library() -> None:
-    code = "import sys, omni_cli.writers.write; print([m for m in ('numpy', 'av', 'PIL', 'torch', 'imageio_ffmpeg') if m in sys.modules])"
+def test_importing_the_writers_loads_no_heavy_library() -> None:
+    heavy = ("numpy", "av", "PIL", "torch", "imageio_ffmpeg")
+    code = f"import sys, omni_cli.writers; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,16 +1,18 @@
+"""Metadata in files: the parameters text, the JSON document, and where each format keeps them."""
+
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from PIL import Image
 
-from omni_cli.config import OutputConfig
-from omni_cli.request import GenerationRequest, ModelInfo, PlannedRequest
-from omni_cli.writers.finalize import Frames
-from omni_cli.writers.metadata import Metadata, cut
-from omni_cli.writers.write import write_output
+from omni_cli.request import Adapter, GenerationRequest, InputRecord, ModelInfo, Provenance
+from omni_cli.writers.metadata import Metadata, truncate
+from omni_cli.writers.samples import Frames
+from tests.writers.conftest import two_samples
 
 PROMPTS = {
     "emoji": "🎈👩‍👩‍👧 a balloon",
@@ -29,35 +31,53 @@ def user_comment(path: Path) -> str:
     return comment[8:].decode("utf-16-be")
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Path]:
-    def write(frames: Frames, form: str, metadata: Metadata | None, **options: object) -> Path:
-        settings = OutputConfig(**options)  # type: ignore[arg-type]
-        name = f"x.{form}"
-        write_output(frames, tmp_path / name, name=name, format=form, fps=8, options=settings, metadata=metadata)
-        return tmp_path / name
-
-    return write
-
-
-def test_parameters_have_the_form_other_tools_read(metadata: Callable[..., Metadata]) -> None:
-    made = metadata(negative_prompt="blur", num_inference_steps=20, guidance_scale=5.0, fps=16.0, num_frames=9)
-    first, second, last = made.parameters().split("\n")
+def test_parameters_text_has_the_form_that_other_tools_read(metadata: Callable[..., Metadata]) -> None:
+    built = metadata(negative_prompt="blur", num_inference_steps=20, guidance_scale=5.0, fps=16.0, num_frames=9)
+    first, second, last = built.parameters().split("\n")
     assert (first, second) == ("a red ball", "Negative prompt: blur")
     assert last.startswith("Steps: 20, CFG scale: 5, Seed: 7, Size: 64x48, Frames: 9, FPS: 16, Model: ")
     assert 'Model: "org/model: v1", Version: omni-gen ' in last
 
 
-def test_document_renders_this_one_sample_again(planned: Callable[..., PlannedRequest], model: ModelInfo) -> None:
-    document = json.loads(Metadata.of(planned(), model, 1).document)
+def test_document_has_the_request_of_this_one_sample(model: ModelInfo) -> None:
+    document = json.loads(Metadata.of(two_samples(), model, 1).document)
     request = msgspec.convert(document["request"], GenerationRequest)
     assert (request.seed, request.num_outputs, request.prompt) == (11, 1, "a red ball")
-    assert (document["sample"], document["fingerprint"]) == (1, "f00d")
-    assert document["model"]["revision"] == "abc"
+    assert document["fingerprint"] == "f00d"
+    assert document["model"] == {
+        "id": "org/model: v1", "revision": "abc", "pipeline": "WanPipeline", "dtype": "bfloat16",
+    }  # fmt: skip
+
+
+def test_metadata_do_not_depend_on_names_and_places(model: ModelInfo) -> None:
+    def texts(folder: str, offload: str, **names: Any) -> tuple[str, str]:
+        planned = two_samples(
+            image=f"{folder}/a.png",
+            lora=[Adapter(path=f"{folder}/style"), Adapter(path="owner/style")],
+            extra={"control_image": {"image": f"{folder}/b.png"}, "others": [{"mask": f"{folder}/c.png"}]},
+        )
+        records = tuple(InputRecord(field="image", name=name, sha256="0f", bytes=3) for name in ("a.png", "b.png"))
+        request = msgspec.structs.replace(planned.request, **names)
+        planned = msgspec.structs.replace(planned, request=request, inputs=records)
+        tuning = {"components": {"vae": f"{folder}/v.gguf"}, "offload": offload}
+        local = msgspec.structs.replace(model, id=f"{folder}/m")
+        built = Metadata.of(planned, local, 1, Provenance(model=f"{folder}/m", tuning=tuning))
+        return built.document, built.parameters()
+
+    document, parameters = texts("/home/me/private", "model", id="one", output="x.png", model="/home/me/m")
+    assert (document, parameters) == texts("/elsewhere", "none", id="two")
+    assert "/home" not in document + parameters
+    assert "Model: m," in parameters
+    read = json.loads(document)
+    assert [adapter["path"] for adapter in read["request"]["lora"]] == ["style", "owner/style"]
+    assert read["request"]["extra"] == {"control_image": {"image": "b.png"}, "others": [{"mask": "c.png"}]}
+    assert read["inputs"][0] == {"field": "image", "name": "a.png", "sha256": "0f", "bytes": 3}
+    assert (read["model"]["id"], read["model"]["local"]) == ("m", True)
+    assert read["made"]["tuning"] == {"components": {"vae": "v.gguf"}}
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
-def test_png_gives_any_prompt_back(
+def test_png_keeps_any_prompt(
     still: Callable[..., Frames], metadata: Callable[..., Metadata], written: Callable[..., Path], prompt: str
 ) -> None:
     with Image.open(written(still(), "png", metadata(prompt=prompt))) as image:
@@ -69,7 +89,7 @@ def test_png_gives_any_prompt_back(
 
 @pytest.mark.parametrize("form", ["jpeg", "webp"])
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
-def test_exif_gives_the_prompt_back_or_says_where_it_was_cut(
+def test_exif_keeps_the_prompt_or_says_where_it_was_cut(
     still: Callable[..., Frames],
     metadata: Callable[..., Metadata],
     written: Callable[..., Path],
@@ -88,7 +108,7 @@ def test_exif_gives_the_prompt_back_or_says_where_it_was_cut(
 
 @pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
 @pytest.mark.parametrize("form", ["mp4", "webm"])
-def test_containers_give_any_prompt_back(
+def test_video_containers_keep_any_prompt(
     clip: Callable[..., Frames],
     metadata: Callable[..., Metadata],
     written: Callable[..., Path],
@@ -102,7 +122,7 @@ def test_containers_give_any_prompt_back(
 
 
 @pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
-def test_gif_gives_any_prompt_back_in_ascii_and_still_plays(
+def test_gif_keeps_any_prompt_in_ascii_and_still_plays(
     clip: Callable[..., Frames], metadata: Callable[..., Metadata], written: Callable[..., Path], encoder: str
 ) -> None:
     prompt = "".join(PROMPTS.values())
@@ -112,7 +132,7 @@ def test_gif_gives_any_prompt_back_in_ascii_and_still_plays(
 
 
 @pytest.mark.parametrize("form", ["png", "jpeg", "webp"])
-def test_images_without_metadata_say_nothing(
+def test_image_without_metadata_has_no_text(
     still: Callable[..., Frames], written: Callable[..., Path], form: str
 ) -> None:
     with Image.open(written(still(), form, None)) as image:
@@ -122,7 +142,7 @@ def test_images_without_metadata_say_nothing(
 
 @pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
 @pytest.mark.parametrize("form", ["mp4", "webm", "gif"])
-def test_videos_without_metadata_say_nothing(
+def test_video_without_metadata_has_no_text(
     clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable, form: str, encoder: str
 ) -> None:
     path = written(clip(), form, None, encoder=encoder)
@@ -130,25 +150,25 @@ def test_videos_without_metadata_say_nothing(
     assert b"omni-gen" not in path.read_bytes()
 
 
-def test_a_lone_surrogate_is_kept_in_the_document_and_replaced_in_the_text(metadata: Callable[..., Metadata]) -> None:
-    made = metadata(prompt="a\ud800b")
-    assert json.loads(made.document)["request"]["prompt"] == "a\ud800b"
-    assert made.parameters().startswith("a?b\n")
-    made.document.encode()
+def test_lone_surrogate_is_kept_in_the_document_and_replaced_in_the_text(metadata: Callable[..., Metadata]) -> None:
+    built = metadata(prompt="a\ud800b")
+    assert json.loads(built.document)["request"]["prompt"] == "a\ud800b"
+    assert built.parameters().startswith("a?b\n")
+    built.document.encode()
 
 
-def test_nul_is_shown_in_the_text_and_kept_in_the_document(metadata: Callable[..., Metadata]) -> None:
-    made = metadata(prompt="a\0b")
-    assert made.parameters().startswith("a␀b\n")
-    assert json.loads(made.document)["request"]["prompt"] == "a\0b"
+def test_nul_is_replaced_in_the_text_and_kept_in_the_document(metadata: Callable[..., Metadata]) -> None:
+    built = metadata(prompt="a\0b")
+    assert built.parameters().startswith("a␀b\n")
+    assert json.loads(built.document)["request"]["prompt"] == "a\0b"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-be"])
 @pytest.mark.parametrize("limit", [0, 5, 60, 200, 333, 1001])
-def test_a_cut_text_keeps_within_its_limit_and_no_character_is_split(
+def test_text_is_cut_to_its_limit_between_characters(
     metadata: Callable[..., Metadata], limit: int, encoding: str
 ) -> None:
     text = metadata(prompt="🎈é" * 500).parameters(limit, encoding)
     assert len(text.encode(encoding)) <= limit
     assert limit < 333 or text.split("… [cut:")[0].strip("🎈é") == ""
-    assert cut("a🎈", 4, "utf-8") == "a"
+    assert truncate("a🎈", 4, "utf-8") == "a"

@@ -1,4 +1,4 @@
-"""Differences between files, found where they are."""
+"""Differences between two outputs."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from omni_cli.errors import OutputFolderError
-from omni_cli.writers.readback import Difference, difference, folders_differ, frames_of
+from omni_cli.writers.readback import Difference, difference, folders_differ, read_frames
 
 Levels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
@@ -26,19 +26,19 @@ def save(path: Path, levels: Levels) -> Path:
     return path
 
 
-def test_the_same_pixels_in_other_files_do_not_differ(picture: Levels, tmp_path: Path) -> None:
+def test_same_pixels_in_different_formats_do_not_differ(picture: Levels, tmp_path: Path) -> None:
     png, npy = save(tmp_path / "a.png", picture), save(tmp_path / "a.npy", picture)
     assert difference(png, npy) == Difference(0, 1)
 
 
 @pytest.mark.parametrize(("left", "right"), [(0, 255), (255, 0), (10, 11)])
-def test_the_difference_is_in_levels_and_does_not_wrap(picture: Levels, tmp_path: Path, left: int, right: int) -> None:
+def test_difference_is_in_levels_and_does_not_wrap(picture: Levels, tmp_path: Path, left: int, right: int) -> None:
     one, other = picture.copy(), picture.copy()
     one[3, 4, 1], other[3, 4, 1] = left, right
     assert difference(save(tmp_path / "a.png", one), save(tmp_path / "b.png", other)).levels == abs(left - right)
 
 
-def test_another_size_or_number_of_frames_is_the_largest_difference(picture: Levels, tmp_path: Path) -> None:
+def test_other_size_or_number_of_frames_is_the_largest_difference(picture: Levels, tmp_path: Path) -> None:
     whole = save(tmp_path / "a.png", picture)
     assert difference(whole, save(tmp_path / "b.png", picture[:8])).levels == 256
     clip, longer = np.stack([picture] * 2), np.stack([picture] * 3)
@@ -61,24 +61,24 @@ def test_videos_are_compared_frame_by_frame(picture: Levels, tmp_path: Path) -> 
     assert difference(one, video("c.mp4", [black, black, grey])).levels > 100
 
 
-def test_a_gif_gives_all_its_frames(tmp_path: Path) -> None:
+def test_gif_yields_all_its_frames(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue", "white")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert [tuple(frame[0, 0]) for frame in frames_of(tmp_path / "a.gif")] == [
+    assert [tuple(frame[0, 0]) for frame in read_frames(tmp_path / "a.gif")] == [
         (255, 0, 0),
         (0, 0, 255),
         (255, 255, 255),
     ]
 
 
-def test_a_missing_file_is_named(picture: Levels, tmp_path: Path) -> None:
+def test_missing_file_is_named(picture: Levels, tmp_path: Path) -> None:
     save(tmp_path / "a.png", picture)
     (tmp_path / "other").mkdir()
     with pytest.raises(OutputFolderError, match=r"other/a\.png"):
         folders_differ(tmp_path, tmp_path / "other", ["a.png"])
 
 
-def test_16_bits_folders_of_frames_arrays_and_sound_are_compared_too(tmp_path: Path) -> None:
+def test_16_bit_pictures_frame_folders_arrays_and_sound_are_compared(tmp_path: Path) -> None:
     def sound(name: str, level: float) -> Path:
         with av.open(str(tmp_path / name), "w") as container:
             stream = container.add_stream("pcm_f32le", rate=8000)
@@ -117,6 +117,6 @@ def test_16_bits_folders_of_frames_arrays_and_sound_are_compared_too(tmp_path: P
     assert difference(tmp_path / "f", frames("h", [1, 9])).levels == 7
     assert difference(tmp_path / "f", frames("i", [1])).levels == 256
     assert difference(deep("a.png", 5000), deep("b.png", 5000)).levels == 0
-    assert difference(deep("a.png", 5000), deep("c.png", 5001)).levels == 1  # which 8 bits would not show
+    assert difference(deep("a.png", 5000), deep("c.png", 5001)).levels == 1  # equal in 8 bits
     assert difference(arrays("a.npz", 0.25), arrays("b.npz", 0.25)).levels == 0
     assert difference(arrays("a.npz", 0.25), arrays("c.npz", 0.2500001)).levels == 1

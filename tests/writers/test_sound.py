@@ -1,4 +1,4 @@
-"""Sound in files: what comes out is what went in, at its own rate, and in time with the pictures."""
+"""Sound in files: exact where the format is, at its own rate, and in sync with the pictures."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,15 +11,16 @@ import pytest
 
 from omni_cli.config import OutputConfig
 from omni_cli.errors import WriteError
-from omni_cli.writers.finalize import Frames, Sound
 from omni_cli.writers.metadata import Metadata
-from omni_cli.writers.write import Written, write_output
+from omni_cli.writers.output_target import OutputTarget
+from omni_cli.writers.samples import Frames, Sound
+from omni_cli.writers.write import WrittenFile, write_output
 
 ENCODERS = ("pyav", "ffmpeg")
 
 
 def tone(rate: int = 24000, samples: int = 30000, channels: int = 2) -> Sound:
-    """A tone that swells, another in each channel, with a click at a quarter of a second and values that float32 alone holds."""
+    """Return a tone, another in each channel, with a click at 0.25 s and values that only float32 can hold."""
     time = np.arange(samples) / rate
     array = np.stack([np.sin(2 * np.pi * 220 * (c + 1) * time) * 0.2 for c in range(channels)]).astype(np.float32)
     array[:, rate // 4 : rate // 4 + 8] = 0.9
@@ -29,15 +30,13 @@ def tone(rate: int = 24000, samples: int = 30000, channels: int = 2) -> Sound:
 
 def write(
     sample: Frames | Sound, root: Path, form: str, metadata: Metadata | None = None, **options: object
-) -> Written:
+) -> WrittenFile:
     settings = OutputConfig(**options)  # type: ignore[arg-type]
-    return write_output(
-        sample, root / f"x.{form}", name=f"x.{form}", format=form, fps=8.0, options=settings, metadata=metadata
-    )
+    return write_output(sample, OutputTarget(root, f"x.{form}", form, 8.0, settings, metadata))
 
 
-def heard(path: Path) -> tuple[np.ndarray, int, float]:
-    """(float32 [C, S], rate, time of the first sample in seconds) of the sound in `path`."""
+def decode_sound(path: Path) -> tuple[np.ndarray, int, float]:
+    """Return the sound as float32 [C, S], its rate in Hz, and the time of its first sample in seconds."""
     import av
 
     with av.open(str(path)) as container:
@@ -50,26 +49,26 @@ def heard(path: Path) -> tuple[np.ndarray, int, float]:
 
 @pytest.mark.parametrize(("form", "step"), [("wav", 0.0), ("wav16", 2.0**-15), ("flac", 2.0**-23)])
 @pytest.mark.parametrize("channels", [1, 2, 6])
-def test_sound_alone_comes_back(tmp_path: Path, form: str, step: float, channels: int) -> None:
+def test_sound_alone_is_exact_to_the_step_of_its_format(tmp_path: Path, form: str, step: float, channels: int) -> None:
     sound = tone(channels=channels)
     row = write(sound, tmp_path, form).file
-    found, rate, start = heard(tmp_path / f"x.{form}")
-    assert (found.shape, rate, start) == (sound.array.shape, 24000, 0.0)
-    assert np.abs(found - sound.array).max() <= step
+    decoded, rate, start = decode_sound(tmp_path / f"x.{form}")
+    assert (decoded.shape, rate, start) == (sound.array.shape, 24000, 0.0)
+    assert np.abs(decoded - sound.array).max() <= step
     assert (row.sample_rate, row.samples, row.channels) == (24000, 30000, channels)
     assert (row.width, row.height, row.frames, row.fps) == (0, 0, 0, None)
 
 
-def test_float_sound_is_kept_beyond_full_scale_and_whole_numbers_end_there(tmp_path: Path) -> None:
+def test_wav_keeps_values_beyond_full_scale_and_wav16_clips_them(tmp_path: Path) -> None:
     loud = Sound(np.full((1, 4000), 1.5, np.float32), 8000)
     write(loud, tmp_path, "wav")
     write(loud, tmp_path, "wav16")
-    assert heard(tmp_path / "x.wav")[0].max() == 1.5
-    assert heard(tmp_path / "x.wav16")[0].min() > 0.999
+    assert decode_sound(tmp_path / "x.wav")[0].max() == 1.5
+    assert decode_sound(tmp_path / "x.wav16")[0].min() > 0.999
 
 
 @pytest.mark.parametrize("form", ["wav", "flac"])
-def test_the_request_is_in_the_file(tmp_path: Path, metadata: Callable[..., Metadata], form: str) -> None:
+def test_file_has_the_metadata(tmp_path: Path, metadata: Callable[..., Metadata], form: str) -> None:
     import av
 
     write(tone(), tmp_path, form, metadata(prompt="regen, 雨"))
@@ -78,7 +77,7 @@ def test_the_request_is_in_the_file(tmp_path: Path, metadata: Callable[..., Meta
     assert comment == metadata(prompt="regen, 雨").document
 
 
-# (format, rate of the sound, rate in the file): Opus decodes at 48000, whatever it was given.
+# (format, rate of the sound, rate in the file) in Hz. Opus always decodes at 48000.
 MUXED = [
     ("mp4", 24000, 24000),
     ("mov", 44100, 44100),
@@ -89,35 +88,35 @@ MUXED = [
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize(("form", "rate", "coded"), MUXED)
-def test_sound_beside_a_video_is_in_time_within_one_of_its_frames(
+@pytest.mark.parametrize(("form", "rate", "file_rate"), MUXED)
+def test_sound_beside_a_video_is_in_sync_within_one_audio_frame(
     clip: Callable[..., Frames],
     decode: Callable,
     metadata: Callable[..., Metadata],
     tmp_path: Path,
     form: str,
     rate: int,
-    coded: int,
+    file_rate: int,
     encoder: str,
 ) -> None:
     sound = tone(rate, rate * 5 // 8)
     frames = replace(clip(64, 64, 5), audio=sound)
     row = write(frames, tmp_path, form, metadata(), encoder=encoder).file
-    found, found_rate, start = heard(tmp_path / f"x.{form}")
-    assert found_rate == coded
-    click = start + int(np.argmax(np.abs(found[0]) > 0.55)) / coded
+    decoded, decoded_rate, start = decode_sound(tmp_path / f"x.{form}")
+    assert decoded_rate == file_rate
+    click = start + int(np.argmax(np.abs(decoded[0]) > 0.55)) / file_rate
     assert abs(click - 0.25) <= 1024 / rate
-    assert abs(start + found.shape[1] / coded - 0.625) <= 2 * 1024 / rate
-    both = min(found.shape[1], int(0.2 * coded))
-    spectrum = np.abs(np.fft.rfft(found[1][:both]))
-    assert abs(np.argmax(spectrum) * coded / both - 440) < 6
+    assert abs(start + decoded.shape[1] / file_rate - 0.625) <= 2 * 1024 / rate
+    both = min(decoded.shape[1], int(0.2 * file_rate))
+    spectrum = np.abs(np.fft.rfft(decoded[1][:both]))
+    assert abs(np.argmax(spectrum) * file_rate / both - 440) < 6
     assert (row.sample_rate, row.samples, row.channels) == (rate, rate * 5 // 8, 2)
     pictures = decode(tmp_path / f"x.{form}")
     assert (len(pictures.frames), pictures.fps) == (5, 8)
     assert pictures.comment == metadata().document
 
 
-def test_pictures_and_sound_lie_beside_each_other_in_the_file(clip: Callable[..., Frames], tmp_path: Path) -> None:
+def test_pictures_and_sound_are_interleaved_in_the_file(clip: Callable[..., Frames], tmp_path: Path) -> None:
     import av
 
     write(replace(clip(64, 64, 33), audio=tone(8000, 33000, 1)), tmp_path, "mkv")
@@ -128,7 +127,7 @@ def test_pictures_and_sound_lie_beside_each_other_in_the_file(clip: Callable[...
     assert runs >= 10
 
 
-def test_a_format_without_sound_says_what_it_leaves_out(clip: Callable[..., Frames], tmp_path: Path) -> None:
+def test_format_without_sound_notes_what_it_leaves_out(clip: Callable[..., Frames], tmp_path: Path) -> None:
     written = write(replace(clip(), audio=tone()), tmp_path, "gif")
     assert written.notes == ("the sound is left out: format gif has no place for it",)
     assert "sample_rate" not in msgspec.to_builtins(written.file)
@@ -145,6 +144,6 @@ def test_sound_that_a_format_cannot_hold_is_refused(tmp_path: Path, form: str, r
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_the_same_sound_makes_the_same_bytes(clip: Callable[..., Frames], tmp_path: Path, encoder: str) -> None:
+def test_same_sound_gives_the_same_bytes(clip: Callable[..., Frames], tmp_path: Path, encoder: str) -> None:
     frames = replace(clip(), audio=tone())
     assert len({write(frames, tmp_path, "mp4", encoder=encoder).file.sha256 for _ in range(2)}) == 1

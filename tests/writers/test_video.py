@@ -1,18 +1,19 @@
+"""Videos: size, pixels, colours, rate and bytes, the same with both encoders."""
+
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from omni_cli.config import OutputConfig
 from omni_cli.errors import WriteError
 from omni_cli.media import NORMALIZED, Kind
 from omni_cli.writers.codecs import PRESETS
-from omni_cli.writers.finalize import Frames
+from omni_cli.writers.samples import Frames
 from omni_cli.writers.video import frame_rate
-from omni_cli.writers.write import write_output
 
 pytestmark = pytest.mark.parametrize("encoder", ["pyav", "ffmpeg"])
 
@@ -21,14 +22,9 @@ GREYS = [(level, level, level) for level in (0, 16, 64, 128, 192, 235, 255)]
 
 
 @pytest.fixture
-def written(tmp_path: Path, encoder: str) -> Callable[..., Path]:
-    def write(frames: Frames, form: str, fps: float = 8.0, name: str = "x", **options: object) -> Path:
-        settings = OutputConfig(encoder=encoder, **options)  # type: ignore[arg-type]
-        file = f"{name}.{form}"
-        write_output(frames, tmp_path / file, name=file, format=form, fps=fps, options=settings)
-        return tmp_path / file
-
-    return write
+def written(written: Callable[..., Path], encoder: str) -> Callable[..., Path]:
+    """Write with the encoder under test."""
+    return partial(written, encoder=encoder)
 
 
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -40,15 +36,15 @@ def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
 def test_any_size_decodes_at_that_size_with_every_frame(
     clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable, form: str, size: tuple[int, int]
 ) -> None:
-    got = decode(written(clip(*size), form))
-    assert got.frames.shape == (5, size[1], size[0], 3)
-    assert got.times[0] == 0
-    assert got.times == sorted(set(got.times))
+    decoded = decode(written(clip(*size), form))
+    assert decoded.frames.shape == (5, size[1], size[0], 3)
+    assert decoded.times[0] == 0
+    assert decoded.times == sorted(set(decoded.times))
 
 
 @pytest.mark.parametrize("size", [(64, 64), (65, 63)])
 @pytest.mark.parametrize(("form", "floor"), [("mp4", 38.0), ("webm", 32.0), ("gif", 36.0)])
-def test_pictures_are_the_ones_given_in_their_order(
+def test_frames_decode_in_order(
     clip: Callable[..., Frames],
     written: Callable[..., Path],
     decode: Callable,
@@ -56,7 +52,7 @@ def test_pictures_are_the_ones_given_in_their_order(
     floor: float,
     size: tuple[int, int],
 ) -> None:
-    frames = clip(*size, channels=1)  # grey: the chroma that 4:2:0 gives up is not the question
+    frames = clip(*size, channels=1)  # grey: 4:2:0 loses chroma
     expected = np.repeat(frames.array, 3, axis=3)
     assert psnr(decode(written(frames, form)).frames, expected) > floor
 
@@ -84,9 +80,9 @@ def test_video_is_tagged_bt709_limited(
     width: int,
     pixel_format: str,
 ) -> None:
-    got = decode(written(clip(width), form))
-    assert got.tags == (1, 1, 1, 1)
-    assert got.pixel_format == pixel_format
+    decoded = decode(written(clip(width), form))
+    assert decoded.tags == (1, 1, 1, 1)
+    assert decoded.pixel_format == pixel_format
 
 
 @pytest.mark.parametrize(
@@ -102,17 +98,17 @@ def test_video_is_tagged_bt709_limited(
 def test_mp4_has_the_exact_rate(
     clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable, fps: float, rate: Fraction
 ) -> None:
-    got = decode(written(clip(count=9), "mp4", fps))
-    assert got.fps == rate
-    assert got.times == [index / rate for index in range(9)]
+    decoded = decode(written(clip(count=9), "mp4", fps=fps))
+    assert decoded.fps == rate
+    assert decoded.times == [index / rate for index in range(9)]
 
 
 def test_webm_has_the_rate_to_its_millisecond(
     clip: Callable[..., Frames], written: Callable[..., Path], decode: Callable
 ) -> None:
-    got = decode(written(clip(count=9), "webm", 23.976))
-    assert float(got.fps) == pytest.approx(24000 / 1001, rel=1e-4)
-    assert [float(time) for time in got.times] == pytest.approx(
+    decoded = decode(written(clip(count=9), "webm", fps=23.976))
+    assert float(decoded.fps) == pytest.approx(24000 / 1001, rel=1e-4)
+    assert [float(time) for time in decoded.times] == pytest.approx(
         [index * 1001 / 24000 for index in range(9)], abs=0.0006
     )
 
@@ -123,19 +119,17 @@ def test_webm_has_the_rate_to_its_millisecond(
 def test_gif_delays_add_up_to_the_rate(
     clip: Callable[..., Frames], written: Callable[..., Path], fps: float, delays: list[int]
 ) -> None:
-    got = []
-    with Image.open(written(clip(), "gif", fps)) as image:
+    decoded = []
+    with Image.open(written(clip(), "gif", fps=fps)) as image:
         for index in range(5):
             image.seek(index)
-            got.append(image.info["duration"])
-    assert sum(got) == pytest.approx(sum(delays), abs=10)
-    assert got[:4] == delays[:4]
+            decoded.append(image.info["duration"])
+    assert sum(decoded) == pytest.approx(sum(delays), abs=10)
+    assert decoded[:4] == delays[:4]
 
 
 @pytest.mark.parametrize("form", ["mp4", "webm", "gif"])
-def test_the_same_frames_give_the_same_bytes(
-    clip: Callable[..., Frames], written: Callable[..., Path], form: str
-) -> None:
+def test_same_frames_give_the_same_bytes(clip: Callable[..., Frames], written: Callable[..., Path], form: str) -> None:
     assert written(clip(), form).read_bytes() == written(clip(), form, name="another").read_bytes()
 
 
@@ -143,27 +137,27 @@ def test_the_same_frames_give_the_same_bytes(
 def test_mp4_bytes_do_not_depend_on_what_was_encoded_before(
     clip: Callable[..., Frames], written: Callable[..., Path], size: tuple[int, int]
 ) -> None:
-    found = set()
+    files = set()
     for _ in range(4):
         written(clip(96, 66), "webm")
         written(clip(80, 50), "gif")
-        found.add(written(clip(*size), "mp4").read_bytes())
-    assert len(found) == 1
+        files.add(written(clip(*size), "mp4").read_bytes())
+    assert len(files) == 1
 
 
-def test_mp4_starts_with_its_index(clip: Callable[..., Frames], written: Callable[..., Path]) -> None:
+def test_mp4_index_comes_before_the_data(clip: Callable[..., Frames], written: Callable[..., Path]) -> None:
     data = written(clip(), "mp4").read_bytes()
     assert 0 < data.index(b"moov") < data.index(b"mdat")
 
 
-def test_float_frames_are_converted_on_the_way(clip: Callable[..., Frames], written: Callable[..., Path]) -> None:
+def test_float_frames_give_the_bytes_of_their_levels(clip: Callable[..., Frames], written: Callable[..., Path]) -> None:
     levels = clip()
     floats = Frames((levels.array / np.float32(127.5) - 1).astype(np.float32), Kind.VIDEO, levels.color, NORMALIZED)
     assert written(floats, "mp4", name="floats").read_bytes() == written(levels, "mp4", name="levels").read_bytes()
 
 
 @pytest.mark.parametrize("form", ["mp4", "webm"])
-def test_crf_and_preset_are_obeyed(clip: Callable[..., Frames], written: Callable[..., Path], form: str) -> None:
+def test_crf_and_preset_change_the_file(clip: Callable[..., Frames], written: Callable[..., Path], form: str) -> None:
     def size(**options: object) -> int:
         return written(clip(128, 128), form, **options).stat().st_size
 
@@ -171,7 +165,9 @@ def test_crf_and_preset_are_obeyed(clip: Callable[..., Frames], written: Callabl
     assert size(encoder_preset="ultrafast") != size(encoder_preset="medium")
 
 
-def test_unknown_preset_names_those_there_are(clip: Callable[..., Frames], written: Callable[..., Path]) -> None:
+def test_unknown_preset_is_refused_with_the_known_ones(
+    clip: Callable[..., Frames], written: Callable[..., Path]
+) -> None:
     for form in ("mp4", "webm"):
         with pytest.raises(WriteError, match=f"unknown encoder preset 'warp'; there are: {', '.join(PRESETS)}"):
             written(clip(), form, encoder_preset="warp")
@@ -188,5 +184,5 @@ def test_unknown_preset_names_those_there_are(clip: Callable[..., Frames], writt
         (10 / 3, "10/3"),
     ],
 )
-def test_a_rate_is_what_people_mean_by_it(encoder: str, fps: float, rate: str) -> None:
+def test_rounded_rate_means_the_exact_one(encoder: str, fps: float, rate: str) -> None:
     assert frame_rate(fps) == Fraction(rate)

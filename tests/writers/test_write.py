@@ -1,3 +1,5 @@
+"""The entry point of the writers: rows, refusals, failures, threads, memory and full disks."""
+
 import hashlib
 import subprocess
 import sys
@@ -9,20 +11,21 @@ import numpy as np
 import pytest
 
 from omni_cli.config import OutputConfig
-from omni_cli.errors import StorageFault, WriteError
+from omni_cli.errors import StorageError, WriteError
 from omni_cli.media import ColorModel, Kind
-from omni_cli.writers.finalize import Frames
 from omni_cli.writers.formats import FORMATS
 from omni_cli.writers.metadata import Metadata
-from omni_cli.writers.write import Written, write_output
+from omni_cli.writers.output_target import OutputTarget
+from omni_cli.writers.samples import Frames
+from omni_cli.writers.write import WrittenFile, write_output
 from tests.disks import fill, small_disk
 
 IMAGES, VIDEOS = ("png", "jpeg", "webp", "npy"), ("mp4", "webm", "gif")
 ALL = [(form, "pyav") for form in IMAGES + VIDEOS] + [(form, "ffmpeg") for form in VIDEOS]
 
 
-class Broken(Frames):
-    """Frames of which the second, or the only one, cannot be made."""
+class BrokenFrames(Frames):
+    """Frames of which the second, or the only one, cannot be read."""
 
     def __iter__(self) -> Iterator[np.ndarray]:
         yield from self.array[: len(self) // 2]
@@ -31,14 +34,14 @@ class Broken(Frames):
 
 def write(
     frames: Frames, root: Path, name: str, encoder: str = "auto", fps: float | None = 8.0, **more: object
-) -> Written:
+) -> WrittenFile:
     options = OutputConfig(encoder=encoder)  # type: ignore[arg-type]
     form = name.split(".")[-1]
-    return write_output(frames, root / name, name=name, format=form, fps=fps, options=options, **more)  # type: ignore[arg-type]
+    return write_output(frames, OutputTarget(root, name, form, fps, options, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("form", "encoder"), ALL)
-def test_the_row_says_what_is_on_disk(
+def test_row_describes_the_file_on_disk(
     clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path, form: str, encoder: str
 ) -> None:
     frames = still() if form in IMAGES else clip(65, 63)
@@ -53,13 +56,13 @@ def test_the_row_says_what_is_on_disk(
 
 
 @pytest.mark.parametrize(("form", "encoder"), ALL)
-def test_a_failure_midway_leaves_what_was_there(
+def test_failure_midway_keeps_the_old_file(
     clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path, form: str, encoder: str
 ) -> None:
     whole = still() if form in IMAGES else clip()
     (tmp_path / f"x.{form}").write_bytes(b"old")
     with pytest.raises(WriteError, match=f"'x.{form}' was not written: a frame cannot be read"):
-        write(Broken(whole.array, whole.kind, whole.color), tmp_path, f"x.{form}", encoder)
+        write(BrokenFrames(whole.array, whole.kind, whole.color), tmp_path, f"x.{form}", encoder)
     assert [path.name for path in tmp_path.iterdir()] == [f"x.{form}"]
     assert (tmp_path / f"x.{form}").read_bytes() == b"old"
 
@@ -82,7 +85,7 @@ def test_a_failure_midway_leaves_what_was_there(
         ("x.webm", 3, 3, float("nan"), "webm takes fps above 0"),
     ],
 )
-def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
+def test_output_that_a_format_cannot_hold_is_refused_before_anything_is_written(
     clip: Callable[..., Frames],
     still: Callable[..., Frames],
     tmp_path: Path,
@@ -98,31 +101,31 @@ def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_image_is_not_made_into_a_video(still: Callable[..., Frames], tmp_path: Path) -> None:
+def test_image_is_not_written_as_a_video(still: Callable[..., Frames], tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="mp4 cannot hold image output of 1 frames"):
         write(still(), tmp_path, "x.mp4")
 
 
-def test_a_video_of_one_frame_fits_an_image_format(clip: Callable[..., Frames], tmp_path: Path) -> None:
+def test_video_of_one_frame_fits_an_image_format(clip: Callable[..., Frames], tmp_path: Path) -> None:
     assert write(clip(count=1), tmp_path, "x.png").file.fps is None
 
 
-def test_a_side_beyond_the_format_is_refused_with_its_limit(tmp_path: Path) -> None:
+def test_side_beyond_the_format_is_refused_with_its_limit(tmp_path: Path) -> None:
     wide = Frames(np.zeros((1, 1, 16384, 3), np.uint8), Kind.IMAGE, ColorModel.RGB)
-    with pytest.raises(WriteError, match="webp ends at 16383 pixels a side, this is 16384x1"):
+    with pytest.raises(WriteError, match="webp holds at most 16383 pixels a side, got 16384x1"):
         write(wide, tmp_path, "x.webp")
     assert write(wide, tmp_path, "x.png").file.width == 16384
 
 
 @pytest.mark.parametrize("name", ["../x.png", "a/../../x.png", "/etc/x.png", ""])
-def test_a_name_that_leads_out_is_refused(still: Callable[..., Frames], tmp_path: Path, name: str) -> None:
+def test_name_that_leads_out_of_the_folder_is_refused(still: Callable[..., Frames], tmp_path: Path, name: str) -> None:
     root = tmp_path / "out"
     with pytest.raises(WriteError, match="leads out of the output folder"):
-        write_output(still(), root / name, name=name, format="png", fps=None, options=OutputConfig())
+        write_output(still(), OutputTarget(root, name, "png", None, OutputConfig()))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_under_the_final_name_is_an_error_that_names_it(still: Callable[..., Frames], tmp_path: Path) -> None:
+def test_folder_under_the_final_name_is_an_error_that_names_it(still: Callable[..., Frames], tmp_path: Path) -> None:
     (tmp_path / "x.png").mkdir()
     with pytest.raises(WriteError, match=r"'x.png' was not written: Is a directory \(EISDIR\)"):
         write(still(), tmp_path, "x.png")
@@ -143,7 +146,7 @@ def test_same_frames_and_metadata_give_the_same_bytes(
     assert first == second
 
 
-def test_many_threads_give_the_bytes_of_one(
+def test_many_threads_give_the_bytes_of_one_thread(
     clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path
 ) -> None:
     for folder in ("alone", "together"):
@@ -171,10 +174,11 @@ DISK_FULL = """
 import os, pathlib, resource, sys
 import numpy as np
 from omni_cli.config import OutputConfig
-from omni_cli.errors import StorageFault, WriteError
+from omni_cli.errors import StorageError, WriteError
 from omni_cli.media import ColorModel, Kind
-from omni_cli.writers.finalize import Frames
+from omni_cli.writers.samples import Frames
 from omni_cli.writers.formats import resolve_format
+from omni_cli.writers.output_target import OutputTarget
 from omni_cli.writers.write import write_output
 
 root = pathlib.Path(sys.argv[1])
@@ -189,7 +193,7 @@ for job in sys.argv[2:]:
     frames = video if resolve_format(form).codecs else image
     def write():
         options = OutputConfig(encoder=encoder, quality=95)
-        return write_output(frames, root / f"x.{form}", name=f"x.{form}", format=form, fps=8, options=options).file.bytes
+        return write_output(frames, OutputTarget(root, f"x.{form}", form, 8, options)).file.bytes
     limit(resource.RLIM_INFINITY)
     size = write()
     (root / f"x.{form}").unlink()
@@ -207,7 +211,7 @@ for job in sys.argv[2:]:
 """
 
 
-def test_a_full_disk_is_an_error_with_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
+def test_file_size_limit_is_an_error_with_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
     jobs = [f"{form}:{encoder}" for form, encoder in ALL]
     done = subprocess.run([sys.executable, "-c", DISK_FULL, str(tmp_path), *jobs], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -218,7 +222,8 @@ import pathlib, resource, sys
 import numpy as np
 from omni_cli.config import OutputConfig
 from omni_cli.media import ColorModel, Kind
-from omni_cli.writers.finalize import Frames
+from omni_cli.writers.output_target import OutputTarget
+from omni_cli.writers.samples import Frames
 from omni_cli.writers.write import write_output
 
 root = pathlib.Path(sys.argv[1])
@@ -228,19 +233,19 @@ clip = Frames(np.load(root / "clip.npy", mmap_mode="r"), Kind.VIDEO, ColorModel.
 
 def write(frames, form):
     options = OutputConfig(encoder_preset="ultrafast")
-    return write_output(frames, root / f"x.{form}", name=f"x.{form}", format=form, fps=8, options=options).file.frames
+    return write_output(frames, OutputTarget(root, f"x.{form}", form, 8, options)).file.frames
 
-for form in sys.argv[2:]:  # libraries, buffers of the encoders and the allocator's arenas come first
+for form in sys.argv[2:]:  # load libraries, encoder buffers and allocator arenas first
     write(Frames(clip.array[:16], clip.kind, clip.color), form)
-own = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (own + (24 << 20), resource.RLIM_INFINITY))
+used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (used + (24 << 20), resource.RLIM_INFINITY))
 for form in sys.argv[2:]:
     assert write(clip, form) == shape[0]
 """
 
 
-def test_a_long_clip_is_encoded_in_a_third_of_its_memory(tmp_path: Path) -> None:
-    """RLIMIT_DATA counts private memory, not the mapped clip: gathering the clip, or its YUV half, cannot succeed."""
+def test_long_clip_is_encoded_in_a_third_of_its_memory(tmp_path: Path) -> None:
+    """RLIMIT_DATA counts private memory, not the mapped clip: a copy of the clip, or of its YUV half, would not fit."""
     done = subprocess.run(
         [sys.executable, "-c", LONG_CLIP, str(tmp_path), "npy", *VIDEOS], capture_output=True, text=True
     )
@@ -250,28 +255,28 @@ def test_a_long_clip_is_encoded_in_a_third_of_its_memory(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("form", "encoder"), [("png", "pyav"), ("npy", "pyav"), ("mp4", "pyav"), ("gif", "pyav"), ("mp4", "ffmpeg")]
 )
-def test_a_full_disk_is_the_disks_fault_and_leaves_nothing(
+def test_full_disk_is_a_storage_error_and_leaves_nothing(
     clip: Callable[..., Frames], still: Callable[..., Frames], tmp_path: Path, form: str, encoder: str
 ) -> None:
     frames = still(256, 256) if form in IMAGES else clip(256, 256)
     with small_disk(tmp_path / "disk", "64k") as disk:
         ballast = fill(disk)
         with pytest.raises(
-            StorageFault, match=rf"'x.{form}' was not written: No space left on device \(ENOSPC\); make room on"
+            StorageError, match=rf"'x.{form}' was not written: No space left on device \(ENOSPC\); make room on"
         ):
             write(frames, disk, f"x.{form}", encoder)
         assert [path.name for path in disk.iterdir()] == ["ballast"]
         ballast.unlink()
 
 
-def test_a_disk_that_became_read_only_is_the_disks_fault(still: Callable[..., Frames], tmp_path: Path) -> None:
+def test_disk_that_became_read_only_is_a_storage_error(still: Callable[..., Frames], tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        with pytest.raises(StorageFault, match=r"Read-only file system \(EROFS\)"):
+        with pytest.raises(StorageError, match=r"Read-only file system \(EROFS\)"):
             write(still(), disk, "a/x.png")
 
 
-def test_an_output_folder_that_is_gone_is_not_made_again(still: Callable[..., Frames], tmp_path: Path) -> None:
+def test_deleted_output_folder_is_not_created_again(still: Callable[..., Frames], tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"'a/x\.png' was not written: the output folder .* is not there"):
         write(still(), tmp_path / "out", "a/x.png")
     assert list(tmp_path.iterdir()) == []

@@ -1,1 +1,1 @@
-"""The flags of the commands, as annotated types; a module per panel of the help."""
+"""The flags of the commands, as annotated types: one file per group of help panels."""

@@ -1,8 +1,9 @@
-"""From a name to a pipeline in memory. The only room that imports diffusers.
+"""Load a pipeline by name. The only package that imports diffusers' loaders.
 
-locate ──> check (no pickles, no foreign code) ──> from_pretrained / from_single_file ──> device ──> seam ──> card
+locate ──> check (no pickles, no untrusted code) ──> from_pretrained / from_single_file ──> tune, move to the device
+       ──> wrap the output processors ──> card
 """
 
-from omni_cli.worker.loader.pipeline import LoadedPipeline, identify, load
+from omni_cli.worker.loader.loaded_pipeline import LoadedPipeline, identify, load, weights_of
 
-__all__ = ["LoadedPipeline", "identify", "load"]
+__all__ = ["LoadedPipeline", "identify", "load", "weights_of"]

@@ -1,4 +1,4 @@
-"""Step caches: what a denoiser computed at one step serves in part at the next. diffusers' own, by name."""
+"""diffusers' step caches, which reuse a part of what the denoiser computed at an earlier step."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import diffusers
 from omni_cli.config import CacheName, Tuning
 from omni_cli.errors import ModelLoadError
 
-CONFIGS: dict[CacheName, str] = {
+CONFIG_CLASSES: dict[CacheName, str] = {
     "first-block": "FirstBlockCacheConfig",
     "faster": "FasterCacheConfig",
     "mag": "MagCacheConfig",
@@ -18,41 +18,45 @@ CONFIGS: dict[CacheName, str] = {
     "taylorseer": "TaylorSeerCacheConfig",
     "text-kv": "TextKVCacheConfig",
 }
-"""The config class of each cache (diffusers 0.42); an older diffusers lacks some."""
+"""The config class of each cache in diffusers 0.42. Older versions lack some of them."""
 
 
-def check_cache(tuning: Tuning) -> Iterator[str]:
-    """What is wrong with `cache` and `cache_config`."""
+def cache_problems(tuning: Tuning) -> Iterator[str]:
+    """Yield one message per problem with `tuning.cache` and `tuning.cache_config`."""
     if tuning.cache is None:
         if tuning.cache_config:
             yield "--cache-config: needs --cache"
         return
-    kind = getattr(diffusers, CONFIGS[tuning.cache], None)
-    if kind is None:
-        has = ", ".join(name for name, config in CONFIGS.items() if hasattr(diffusers, config))
-        yield f"--cache {tuning.cache}: diffusers {diffusers.__version__} does not have it; it has {has}"
+    config_class = getattr(diffusers, CONFIG_CLASSES[tuning.cache], None)
+    if config_class is None:
+        available = ", ".join(name for name, config in CONFIG_CLASSES.items() if hasattr(diffusers, config))
+        yield f"--cache {tuning.cache}: diffusers {diffusers.__version__} does not have it; it has {available}"
         return
-    fields = {field.name for field in dataclasses.fields(kind) if not field.name.endswith(("callback", "identifiers"))}
+    names = [field.name for field in dataclasses.fields(config_class)]
+    fields = {name for name in names if not name.endswith(("callback", "identifiers"))}
     for key in tuning.cache_config:
         if key not in fields:
-            yield f"--cache-config: {kind.__name__} has no {key!r}; it has {', '.join(sorted(fields))}"
+            yield f"--cache-config: {config_class.__name__} has no {key!r}; it has {', '.join(sorted(fields))}"
 
 
-def enable_cache(pipeline: Any, name: str, part: Any, tuning: Tuning) -> None:
-    """Switch the cache on for one denoiser; its state is reset by the pipeline at the end of each call."""
+def enable_cache(pipeline: Any, name: str, denoiser: Any, tuning: Tuning) -> None:
+    """Enable `tuning.cache` for `denoiser`, the component `name` of `pipeline`, which resets it after each call.
+
+    Raises ModelLoadError if the denoiser does not support the cache or the settings.
+    """
     assert tuning.cache is not None
-    if not hasattr(part, "enable_cache"):
-        raise ModelLoadError(f"--cache: the pipeline's {name} is {type(part).__name__}, which takes no step cache")
-    kind = getattr(diffusers, CONFIGS[tuning.cache])
+    if not hasattr(denoiser, "enable_cache"):
+        raise ModelLoadError(f"--cache: the pipeline's {name} is {type(denoiser).__name__}, which takes no step cache")
+    config_class = getattr(diffusers, CONFIG_CLASSES[tuning.cache])
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) and key.endswith("range") else value
         for key, value in tuning.cache_config.items()
     }
-    if any(field.name == "current_timestep_callback" for field in dataclasses.fields(kind)):
+    if any(field.name == "current_timestep_callback" for field in dataclasses.fields(config_class)):
         values["current_timestep_callback"] = lambda: pipeline.current_timestep
     try:
-        part.enable_cache(kind(**values))
-    except Exception as error:  # boundary: hooks of another library refuse models in their own ways
+        denoiser.enable_cache(config_class(**values))
+    except Exception as error:  # boundary: diffusers' hooks raise errors of any type for a model they do not support
         raise ModelLoadError(
-            f"--cache {tuning.cache}: {type(part).__name__}: {type(error).__name__}: {error}"
+            f"--cache {tuning.cache}: {type(denoiser).__name__}: {type(error).__name__}: {error}"
         ) from error

@@ -1,7 +1,7 @@
-"""A whole model in one .safetensors file: which pipeline it is, and loading it.
+"""Load a whole model from one .safetensors file.
 
-The class comes from `--pipeline`, else from the configuration that `--config` names, else from the names and shapes of the
-tensors, which the file's header tells without reading a weight.
+The pipeline class comes from `--pipeline`, else from the configuration that `--config` names, else from the names and
+shapes of the tensors in the file's header.
 """
 
 import json
@@ -11,73 +11,74 @@ from typing import Any
 import diffusers
 import torch
 from diffusers.loaders.single_file_utils import DIFFUSERS_DEFAULT_PIPELINE_PATHS, infer_diffusers_model_type
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from omni_cli.config import ModelConfig
 from omni_cli.errors import ModelLoadError
-from omni_cli.models.source import read_index
-from omni_cli.worker.loader.hub import explained, index_file
+from omni_cli.models.hub_errors import translate_hub_errors
+from omni_cli.models.model_files import read_index
+from omni_cli.storage.safetensors_header import read_header
+from omni_cli.worker.loader.hub import download_index, hub_or_cache
 
 _ADVICE = (
     "give --pipeline CLASS and --config FOLDER (a diffusers folder of the same architecture, its weights are not read)"
 )
 
 
-def load_file(path: Path, model: ModelConfig, dtype: torch.dtype) -> Any:
-    """The pipeline in `path`; ModelLoadError if its kind is not known or parts are missing."""
-    config = _config_of(path, model)
-    pipeline_class = pipeline_named(model.pipeline or _class_of(config))
-    if not hasattr(pipeline_class, "from_single_file"):
-        raise ModelLoadError(f"--model {model.model!r}: {pipeline_class.__name__} cannot be loaded from a single file")
-    with explained(model.model):
-        return pipeline_class.from_single_file(str(path), config=config, torch_dtype=dtype, revision=model.revision)
+def load_single_file(path: Path, model: ModelConfig, dtype: torch.dtype) -> Any:
+    """Return the pipeline in `path`. Raises ModelLoadError if its class cannot be found or parts are missing."""
+    config = _config(path, model)
+    chosen = pipeline_class(model.pipeline or _configured_class(config))
+    if not hasattr(chosen, "from_single_file"):
+        raise ModelLoadError(f"--model {model.model!r}: {chosen.__name__} cannot be loaded from a single file")
+    with translate_hub_errors(model.model):
+        return chosen.from_single_file(str(path), config=config, torch_dtype=dtype, revision=model.revision)
 
 
-def class_of_file(path: Path, model: ModelConfig) -> Any:
-    """The class that `load_file` would give, told without reading a weight; ModelLoadError as there."""
-    return pipeline_named(model.pipeline or _class_of(_config_of(path, model)))
+def single_file_class(path: Path, model: ModelConfig) -> Any:
+    """Return the class of `load_single_file`'s pipeline without reading weights. Raises ModelLoadError likewise."""
+    return pipeline_class(model.pipeline or _configured_class(_config(path, model)))
 
 
-def _config_of(path: Path, model: ModelConfig) -> str:
-    """Folder or hub id of the configuration that the file is read with."""
-    return model.config or _default_config(path, _shapes(path))
-
-
-def pipeline_named(name: str) -> Any:
-    """The pipeline class of diffusers with that name; ModelLoadError if there is none."""
-    found = getattr(diffusers, name, None)
-    if isinstance(found, type) and issubclass(found, diffusers.DiffusionPipeline):
-        return found
+def pipeline_class(name: str) -> Any:
+    """Return the diffusers pipeline class `name`. Raises ModelLoadError if there is none."""
+    kind = getattr(diffusers, name, None)
+    if isinstance(kind, type) and issubclass(kind, diffusers.DiffusionPipeline):
+        return kind
     raise ModelLoadError(f"--pipeline {name!r}: diffusers {diffusers.__version__} has no such pipeline")
 
 
-def _shapes(path: Path) -> dict[str, torch.Tensor]:
-    """Weightless tensors with the names and shapes of the file."""
+def _config(path: Path, model: ModelConfig) -> str:
+    """Return the folder or hub id of the configuration that the file is loaded with."""
+    if model.config:
+        return model.config
+    tensors = _meta_tensors(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            return {key: torch.empty(file.get_slice(key).get_shape(), device="meta") for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ModelLoadError(f"--model {str(path)!r} cannot be read as safetensors: {error}") from error
-
-
-def _default_config(path: Path, shapes: dict[str, torch.Tensor]) -> str:
-    """Hub id of the model that diffusers takes the configuration of such a file from."""
-    try:
-        kind = infer_diffusers_model_type(shapes)
+        kind = infer_diffusers_model_type(tensors)
     except (KeyError, IndexError, ValueError) as error:
-        raise ModelLoadError(f"--model {str(path)!r}: its tensors tell no known model; {_ADVICE}") from error
-    # diffusers answers "v1" for whatever it does not recognise; a Stable Diffusion file has this tensor.
-    if kind == "v1" and not any(key.startswith("model.diffusion_model.") for key in shapes):
-        raise ModelLoadError(f"--model {str(path)!r}: its tensors tell no known model; {_ADVICE}")
+        raise ModelLoadError(f"--model {str(path)!r}: its tensors match no known model; {_ADVICE}") from error
+    # diffusers returns "v1" for every file it does not recognise; a Stable Diffusion file has this tensor.
+    if kind == "v1" and not any(key.startswith("model.diffusion_model.") for key in tensors):
+        raise ModelLoadError(f"--model {str(path)!r}: its tensors match no known model; {_ADVICE}")
     return str(DIFFUSERS_DEFAULT_PIPELINE_PATHS[kind]["pretrained_model_name_or_path"])
 
 
-def _class_of(config: str) -> str:
-    """Pipeline class that the configuration, a folder or hub id, names."""
+def _meta_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Return tensors on the meta device with the names and shapes of those in the file."""
+    try:
+        header = read_header(path)
+    except (SafetensorError, OSError) as error:
+        raise ModelLoadError(f"--model {str(path)!r} cannot be read as safetensors: {error}") from error
+    return {key: torch.empty(tensor.shape, device="meta") for key, tensor in header.items()}
+
+
+def _configured_class(config: str) -> str:
+    """Return the name of the pipeline class in a configuration, given as a folder or a hub id."""
     folder = Path(config)
     if folder.is_dir():
         return str(read_index(folder, config)["_class_name"])
     try:
-        return str(json.loads(index_file(config).read_text(encoding="utf-8"))["_class_name"])
+        with hub_or_cache(config, None, lambda what: None):
+            return str(json.loads(download_index(config).read_text(encoding="utf-8"))["_class_name"])
     except ModelLoadError as error:
         raise ModelLoadError(f"{error}; or {_ADVICE}") from error

@@ -1,6 +1,8 @@
-"""Previews: cheap pictures of latents, which are close enough to a linear map of the picture they stand for.
+"""Previews: small pictures made of latents, which are close to a linear map of the picture that they stand for.
 
-card's factors, else those of an earlier fit, else a fit ──> LatentRgb ──> sketch: latents ──> uint8 [H, W, 3] on the device
+latent_rgb      the map for a VAE: the card's, an earlier fit from the cache, or a new fit (latent_rgb_fit)
+latent_images   the latents of a step as a picture, uint8 [H, W, 3], on the device
+previewer       does this after every k-th step of a pipeline call
 """
 
 from omni_cli.worker.preview.previewer import Previewer

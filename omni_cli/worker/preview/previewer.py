@@ -1,4 +1,4 @@
-"""The runner's part of previews: which steps are due, whose latents they are, and that no request fails for them."""
+"""Make the previews of a runner: after which steps, of which samples, and without ever failing a request."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,16 +8,16 @@ import torch
 
 from omni_cli.log import logger
 from omni_cli.request import GenerationRequest
-from omni_cli.worker.calls import Call
 from omni_cli.worker.loader import LoadedPipeline
-from omni_cli.worker.preview.factors import factors
-from omni_cli.worker.preview.project import Palette, Space, picture, plane
-from omni_cli.worker.protocol import Picture
-from omni_cli.worker.steps import Sketcher
+from omni_cli.worker.pipeline.invocation import Invocation
+from omni_cli.worker.pipeline.step_reporter import MakePreviews
+from omni_cli.worker.preview.latent_images import LatentToRgb, X0Estimator, image_latents
+from omni_cli.worker.preview.latent_rgb import latent_rgb_of
+from omni_cli.worker.runner_protocol import Picture
 
 
 class Previewer:
-    """Makes previews after every `every`th step of one loaded pipeline; after the first fault, no more."""
+    """Makes previews after every `every`-th step of one loaded pipeline, until the first fault."""
 
     def __init__(
         self,
@@ -26,71 +26,72 @@ class Previewer:
         report: Callable[[str], None],
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Find the colours of the VAE's latents. A VAE that has none is no error: the first step says why there is no preview."""
+        """Find the map from latents to RGB. If there is none, the first step of a call reports why, as the fault."""
         self._every = every
         self._pipeline = pipeline = loaded.pipeline
-        self._palette: Palette | None = None
+        self._to_rgb: LatentToRgb | None = None
         self._fault: str | None = None
         try:
-            colours = factors(pipeline.vae, loaded.card, loaded.info.revision, loaded.device, report, environ)
-            self._palette = Palette(colours, loaded.device)
-        except Exception as error:  # boundary: a preview is never worth a run
-            self._fail(error)
+            latent_rgb = latent_rgb_of(pipeline.vae, loaded.card, loaded.info.revision, loaded.device, report, environ)
+            self._to_rgb = LatentToRgb(latent_rgb, loaded.device)
+        except Exception as error:  # boundary: a model without previews can still run
+            self._disable(error)
 
-    def sketcher(self, call: Call, request: GenerationRequest) -> Sketcher:
-        """What looks at the steps of one call of the pipeline; `request` is any of those that share it."""
-        before: tuple[Any, Any] | None = None
-        space: Space | None = None
+    def for_call(self, call: Invocation, request: GenerationRequest) -> MakePreviews:
+        """Return the function that makes the previews of one pipeline call; `request` is any of those that share it."""
+        previous: tuple[Any, Any] | None = None
+        estimator: X0Estimator | None = None
 
-        def sketch(
+        def make_previews(
             step: int, total: int, sigma: Any | None, latents: Any | None
         ) -> tuple[tuple[Picture, ...], str | None]:
-            nonlocal before, space
-            if self._palette is None or (latents is None and step % self._every):
-                return (), self._take_fault()
+            nonlocal previous, estimator
+            if self._to_rgb is None or (latents is None and step % self._every):
+                return (), self._pop_fault()
             try:
-                space = space or Space(self._pipeline.scheduler)
+                estimator = estimator or X0Estimator(self._pipeline.scheduler)
                 pictures: tuple[Picture, ...] = ()
                 if step % self._every == 0:
-                    pictures = self._look(call, request, self._palette, space, sigma, latents, before)
-                before = None if sigma is None else (latents, sigma)
-            except Exception as error:  # boundary: no request fails for its preview
-                self._fail(error)
-                return (), self._take_fault()
+                    pictures = self._pictures(call, request, self._to_rgb, estimator, sigma, latents, previous)
+                previous = None if sigma is None else (latents, sigma)
+            except Exception as error:  # boundary: a preview that fails must not fail its request
+                self._disable(error)
+                return (), self._pop_fault()
             return pictures, None
 
-        return sketch
+        return make_previews
 
-    def _look(
+    def _pictures(
         self,
-        call: Call,
+        call: Invocation,
         request: GenerationRequest,
-        palette: Palette,
-        space: Space,
+        to_rgb: LatentToRgb,
+        estimator: X0Estimator,
         sigma: Any | None,
         latents: Any | None,
-        before: tuple[Any, Any] | None,
+        previous: tuple[Any, Any] | None,
     ) -> tuple[Picture, ...]:
-        """One picture for each request of the call: its first sample."""
+        """Return one picture for each request of the call, of its first sample."""
         if latents is None:
-            raise ValueError(f"{type(self._pipeline).__name__} does not show its latents at a step")
-        firsts = {owner: call.owners.index(owner) for owner in dict.fromkeys(call.owners)}
-        rows = len(latents) // len(call.samples)
+            raise ValueError(f"{type(self._pipeline).__name__} does not expose its latents at a step")
+        first_samples = {owner: call.owners.index(owner) for owner in dict.fromkeys(call.owners)}
+        rows_per_sample = len(latents) // len(call.samples)
 
-        def chosen(latents: Any) -> Any:
-            samples = torch.stack([latents[first * rows] for first in firsts.values()])
-            return plane(samples, palette.channels, request.height, request.width, request.num_frames)
+        def select(latents: Any) -> Any:
+            samples = torch.stack([latents[sample * rows_per_sample] for sample in first_samples.values()])
+            return image_latents(samples, to_rgb.channels, request.height, request.width, request.num_frames)
 
-        then = None if before is None else (chosen(before[0]), before[1])
-        clean = space.clean(chosen(latents), sigma, then)
-        return tuple(Picture(owner, picture(clean[row], palette)) for row, owner in enumerate(firsts))
+        selected_previous = None if previous is None else (select(previous[0]), previous[1])
+        x0 = estimator.estimate(select(latents), sigma, selected_previous)
+        return tuple(Picture(owner, to_rgb(x0[row])) for row, owner in enumerate(first_samples))
 
-    def _fail(self, error: Exception) -> None:
+    def _disable(self, error: Exception) -> None:
+        """Make no more previews, and keep `error` as the fault to report."""
         logger.info("no previews", exc_info=error)
-        self._palette = None
+        self._to_rgb = None
         self._fault = f"{type(error).__name__}: {error}"
 
-    def _take_fault(self) -> str | None:
-        """The fault, once."""
+    def _pop_fault(self) -> str | None:
+        """Return the fault the first time, None afterwards."""
         fault, self._fault = self._fault, None
         return fault
