@@ -1,6 +1,7 @@
 """Platforms: device names, events and streams, pinned memory, out-of-memory errors."""
 
 import mmap
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -222,8 +223,11 @@ def test_an_installed_backend_outside_of_torch_is_imported(tmp_path: Path, monke
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch, "musa", None, raising=False)
     monkeypatch.delattr(torch, "musa")
-    assert MusaPlatform().device_count() == 2
-    assert platforms.resolve("musa", 1)[1] == "musa:1"
+    try:
+        assert MusaPlatform().device_count() == 2
+        assert platforms.resolve("musa", 1)[1] == "musa:1"
+    finally:
+        sys.modules.pop("torch_musa", None)
 
 
 def test_a_backend_that_cannot_be_imported_is_unavailable_and_logged(

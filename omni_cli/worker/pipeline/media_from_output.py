@@ -1,5 +1,6 @@
 """Turn the output of a pipeline into one checked Media, and that into one Media per request."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -214,8 +215,16 @@ def _join(samples: Sequence[MediaSample]) -> Media:
 
 def _array_fields(output: Any) -> dict[str, Any]:
     """Return the fields of an output object that hold tensors or arrays, in its order."""
-    fields = dict(output) if isinstance(output, Mapping) else dict(vars(output))
-    return {name: value for name, value in fields.items() if _holds_arrays(value)}
+    return {name: value for name, value in _fields(output).items() if _holds_arrays(value)}
+
+
+def _fields(output: Any) -> dict[str, Any]:
+    """Return the fields of a mapping (diffusers' outputs are), a dataclass or any other object; {} of one without."""
+    if isinstance(output, Mapping):
+        return {str(name): value for name, value in output.items()}
+    if dataclasses.is_dataclass(output):
+        return {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    return dict(getattr(output, "__dict__", {}))
 
 
 def _holds_arrays(value: Any) -> bool:
@@ -229,7 +238,7 @@ def _media_field(output: Any, arrays: Mapping[str, Any], kind: Kind) -> str:
         holds = field_kind(name)
         if holds is not None and (holds is Kind.AUDIO) == (kind is Kind.AUDIO):
             return name
-    fields = ", ".join(map(str, output)) if isinstance(output, Mapping) else ", ".join(vars(output))
+    fields = ", ".join(_fields(output))
     raise MediaContractError(
         f"the pipeline's output breaks the media contract: {type(output).__name__} has no tensor or array of {kind} "
         f"among its fields: {fields or 'none'}"

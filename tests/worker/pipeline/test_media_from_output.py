@@ -1,5 +1,6 @@
 """What an output is, is read from its fields and their axes, whatever the class calls them."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,3 +83,17 @@ def test_an_output_class_of_diffusers_is_read_in_its_order() -> None:
     assert media.spec.color is ColorModel.GRAY
     with pytest.raises(MediaContractError, match="no tensor or array of audio among its fields: depth, latent"):
         media_from_output(output, card(Kind.AUDIO), None, expected=1, sample_rate=800)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """An output without a `__dict__`."""
+
+    images: torch.Tensor
+
+
+def test_an_output_may_have_slots_and_one_without_fields_is_told() -> None:
+    output = Slots(picture(1, 3, 5, 6))
+    assert media_from_output(output, card(Kind.IMAGE), None, expected=1).data is output.images
+    with pytest.raises(MediaContractError, match="tuple has no tensor or array of image among its fields: none"):
+        media_from_output((output.images,), card(Kind.IMAGE), None, expected=1)
