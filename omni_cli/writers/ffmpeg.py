@@ -12,15 +12,19 @@ import re
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
+
+from numpy.typing import NDArray
 
 from omni_cli.storage.memory_file import memory_file
 from omni_cli.writers import gif
 from omni_cli.writers.codecs import ffmpeg_program
 from omni_cli.writers.samples import Frames
 from omni_cli.writers.sound import bit_rate, channel_layout, encoder_rate, write_raw
+from omni_cli.writers.thread_scheduling import REAL_TIME_ENCODER, leave_real_time
 from omni_cli.writers.video import EncodeFrames, EncoderError, VideoJob, iter_rgb
 
 QUIT_S = 5.0
@@ -49,7 +53,7 @@ def open_stream(target: Path, job: VideoJob) -> Iterator[EncodeFrames]:
         output = (*picture, *codec, *tag, *_output_arguments(job, target))
         arguments = (*_raw_input(job), *comment_input, *sound, *comment_output, *output)
         pass_fds = (comment_file.fileno(), sound_file.fileno())
-        with _run(arguments, job.stall_timeout, input_format=job.input_format, pass_fds=pass_fds) as encode_frames:
+        with _run(arguments, job.stall_timeout, job.input_format, pass_fds, codec=job.codec) as encode_frames:
             yield encode_frames
 
 
@@ -130,10 +134,11 @@ class _FeedingStopped(Exception):
 def _run(
     arguments: Sequence[str],
     stall_timeout: float,
-    *,
     input_format: str = "rgb24",
-    stdout: IO[bytes] | None = None,
     pass_fds: tuple[int, ...] = (),
+    *,
+    codec: str = "",
+    stdout: IO[bytes] | None = None,
 ) -> Iterator[EncodeFrames]:
     """Run ffmpeg while the block feeds it frames.
 
@@ -154,7 +159,8 @@ def _run(
         try:
             result: FeedResult = "complete"
             try:
-                yield lambda frames: _feed(process, frames, input_format, stall_timeout)
+                pictures = partial(_pictures, process.pid, codec, input_format)
+                yield lambda frames: _feed(process, pictures(frames), stall_timeout)
                 _close_input(process)
             except _FeedingStopped as stopped:
                 result = stopped.result
@@ -169,8 +175,16 @@ def _run(
             raise EncoderError(_failure_message(command[0], result, code, stall_timeout, stderr))
 
 
-def _feed(process: "subprocess.Popen[bytes]", frames: Frames, input_format: str, stall_timeout: float) -> None:
-    """Write every frame to the program's stdin.
+def _pictures(process: int, codec: str, input_format: str, frames: Frames) -> Iterator[NDArray[Any]]:
+    """Yield every frame as RGB [H, W, 3]; the program may have opened its encoder when the next one is asked for."""
+    for picture in iter_rgb(frames, input_format):
+        yield picture
+        if codec == REAL_TIME_ENCODER:
+            leave_real_time(process)
+
+
+def _feed(process: "subprocess.Popen[bytes]", pictures: Iterable[NDArray[Any]], stall_timeout: float) -> None:
+    """Write every picture to the program's stdin.
 
     Raises _FeedingStopped if the program closes its input, or reads nothing for `stall_timeout` seconds.
     """
@@ -179,8 +193,8 @@ def _feed(process: "subprocess.Popen[bytes]", frames: Frames, input_format: str,
     os.set_blocking(pipe.fileno(), False)
     writable.register(pipe, select.POLLOUT)
     try:
-        for frame in iter_rgb(frames, input_format):
-            rest = frame.data.cast("B")
+        for picture in pictures:
+            rest = picture.data.cast("B")
             while rest:
                 if not writable.poll(stall_timeout * 1000):
                     raise _FeedingStopped("stalled")

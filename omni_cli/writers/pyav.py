@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from omni_cli.writers import gif
 from omni_cli.writers.samples import Frames
 from omni_cli.writers.sound import Track
+from omni_cli.writers.thread_scheduling import REAL_TIME_ENCODER, keep_scheduling
 from omni_cli.writers.video import EncodeFrames, VideoJob, iter_rgb, libav_errors
 
 _BT709 = 1  # AVCOL_PRI_BT709, AVCOL_TRC_BT709 and AVCOL_SPC_BT709 (ITU-T H.273)
@@ -49,7 +50,7 @@ def _open_muxer(target: Path, job: VideoJob) -> Iterator[Callable[[VideoFrame], 
 
     The file is complete when the block ends. Raises EncoderError or OSError.
     """
-    if job.codec == "libsvtav1":
+    if job.codec == REAL_TIME_ENCODER:
         # SVT-AV1 prints its banner on stderr, over the view; it reads this variable when it first starts.
         os.environ.setdefault("SVT_LOG", "1")
     # "file:" keeps libav from reading a protocol into the file name.
@@ -64,6 +65,9 @@ def _open_muxer(target: Path, job: VideoJob) -> Iterator[Callable[[VideoFrame], 
         track = None
         if job.sound is not None and job.sound_codec is not None:
             track = Track.add(container, job.sound, job.sound_codec)
+        if job.codec == REAL_TIME_ENCODER:
+            with libav_errors(job.codec), keep_scheduling():
+                container.start_encoding()
         numbers = itertools.count()
 
         def mux(picture: VideoFrame) -> None:
