@@ -45,3 +45,16 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Say where two byte strings differ: the whole difference of two media files takes minutes to compute."""
+    if op != "==" or not isinstance(left, bytes) or not isinstance(right, bytes):
+        return None
+    start = next((i for i, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+    where = min(len(left), len(right)) if start is None else start
+    parts = [
+        f"{name} of {len(value)} bytes: {value[where : where + 40]!r}"
+        for name, value in (("left", left), ("right", right))
+    ]
+    return [f"bytes that differ from byte {where} on", *parts]

@@ -14,6 +14,9 @@ from tools.demo_model.scene_data import training_scenes
 
 CHUNK_PIXELS = 1_200_000
 
+MEASURED_SIZES = ((1, 64, 64, 128), (9, 64, 64, 64), (9, 128, 128, 16), (17, 64, 64, 16))
+"""Frames, height, width and number of the clips whose latents give mean and standard deviation."""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -56,14 +59,17 @@ class LatentPools:
     rng: random.Random
     generator: torch.Generator
     fresh_share: float = 0.15
+    measured_sizes: Sequence[tuple[int, int, int, int]] = MEASURED_SIZES
     mean: Tensor = field(init=False)
     std: Tensor = field(init=False)
     pools: dict[Bucket, list[tuple[Scene, Tensor]]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Measure mean and standard deviation of the latents per channel, each float32 [1, z, 1, 1, 1]."""
-        shapes = ((1, 64, 64, 128), (9, 64, 64, 64), (9, 128, 128, 16), (17, 64, 64, 16))
-        samples = [self.encode(self.rng.sample(training_scenes(), n), *size) for *size, n in shapes]
+        samples = [
+            self.encode(self.rng.sample(training_scenes(), count), frames, height, width)
+            for frames, height, width, count in self.measured_sizes
+        ]
         channels = torch.cat([s.transpose(0, 1).flatten(1) for s in samples], 1)
         self.mean, self.std = channels.mean(1).view(1, -1, 1, 1, 1), channels.std(1).view(1, -1, 1, 1, 1)
         self.pools = {bucket: [] for bucket in BUCKETS}

@@ -77,7 +77,9 @@ def test_resumed_training_equals_uninterrupted_training() -> None:
 
 
 def test_pools_contain_no_held_out_scene() -> None:
-    pools = LatentPools(vae.build(), random.Random(0), torch.Generator().manual_seed(0))
+    pools = LatentPools(
+        vae.build(), random.Random(0), torch.Generator().manual_seed(0), measured_sizes=[(5, 32, 32, 4)]
+    )
     bucket = Bucket(1, 32, 32, 64, 1.0, 1.0)
     pools.pools[bucket] = []
     scenes, latents = pools.batch(bucket)
