@@ -17,10 +17,11 @@ from omni_cli.cores import usable_cores
 from omni_cli.host_memory import free_bytes
 
 SMALL_WORK = 2e12
-"""Bytes x pixels up to which one worker per core is faster, between two sizes of the demo model measured on two cores.
+"""Bytes x pixels up to which one worker per core is faster, measured with the demo model on two cores.
 
-64x64x9 clips (0.6e12): 5.4/s with two workers of one thread, 3.9/s with one worker of two threads. 512x512 images
-(3.9e12): 27 and 33 per minute.
+128 clips of 64x64x9 (0.6e12): 4.6/s with two workers of one thread, 3.0/s with one worker of two threads. At 512x512
+(3.9e12) it depends on the CPU: four images of 4 steps took 8.0 s and 9.1 s on one with AVX2, while one with AVX-512
+lost a fifth; one worker needs less memory.
 """
 
 WORKER_BYTES = 1 << 30

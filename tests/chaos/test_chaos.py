@@ -31,7 +31,7 @@ def test_whatever_happens_every_request_is_done_once_with_its_right_files(
     seed: int = pytestconfig.getoption("--chaos-seed")
     wanted = requests(asked or SMALL)
     place = Place(tmp_path, hang_timeout=HANG_S if asked else None)
-    with small_disk(place.out, "48m") as mounted:
+    with small_disk(place.out, f"{48 + len(wanted) // 100}m") as mounted:
         kinds = (*faults.EVERYWHERE, faults.fill_disk) if mounted else faults.EVERYWHERE
         kinds = (*kinds, *faults.HANGS) if asked else kinds
         monkey = Monkey(place, wanted, kinds, max(8, len(wanted) // PER_FAULT), seed)
